@@ -1,0 +1,54 @@
+"""The cluster that runs are launched on and observed through."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Protocol
+
+from spillway.model import Cluster, ClusterState, PodState
+
+ATTEMPT_LABEL = "spillway.dev/attempt"
+RUN_LABEL = "spillway.dev/run"
+OWNED_LABEL = "spillway.dev/owned"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogLines:
+    """Log lines in order, and the moment to ask from next so that none is shown twice."""
+
+    lines: tuple[str, ...]
+    until: datetime | None
+
+
+class ClusterClient(Protocol):
+    """One Kubernetes cluster and one namespace of it.
+
+    Every method raises ``Unreachable`` (5xx, 429 with its pause, reset, time-out) or ``AccessDenied``, and none of
+    these says anything about the pod.
+    """
+
+    @property
+    def cluster(self) -> Cluster: ...
+
+    def describe(self) -> ClusterState:
+        """Nodes and every pod that takes GPUs, of all namespaces, pending ones included."""
+
+    def launch(self, manifest: Mapping[str, Any]) -> PodState:
+        """Create the pod, or adopt the one of that name that carries the same attempt label: twice gives one pod."""
+
+    def state(self, pod_name: str) -> PodState:
+        """The pod as it is now; phase GONE where there is none of that name."""
+
+    def stop(self, pod_name: str, *, grace: timedelta) -> None:
+        """Ask the pod to end within the grace; a pod that is gone is a success."""
+
+    def logs(self, pod_name: str, *, since: datetime | None = None, tail: int | None = None) -> LogLines:
+        """The trainer container's log from ``since``; empty where there is none yet."""
+
+    def apply(self, objects: Sequence[Mapping[str, Any]]) -> None:
+        """Create or update Secrets, ConfigMaps and Services to the given content."""
+
+    def owned(self) -> tuple[PodState, ...]:
+        """Every pod of the namespace that Spillway launched."""

@@ -1,0 +1,120 @@
+"""Plain JSON data for the values of ``model``, for XCom, the ledger and files.
+
+``encode`` gives dictionaries, lists, strings, numbers, booleans and None; ``decode`` rebuilds the value from the class
+that is asked for. Decimals travel as strings, moments as ISO 8601 in UTC, durations as seconds. Unknown keys are
+refused, so a value written by a newer release is not silently half-read.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import types
+import typing
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from enum import Enum
+from functools import cache
+from typing import Any, TypeVar, Union
+
+from spillway.errors import ConfigError
+
+T = TypeVar("T")
+
+
+def encode(value: Any) -> Any:
+    """Plain JSON data for ``value``."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: encode(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, Decimal):
+        return str(value)
+    if isinstance(value, datetime):
+        return value.astimezone(UTC).isoformat()
+    if isinstance(value, timedelta):
+        return value.total_seconds()
+    if isinstance(value, Mapping):
+        return {encode(key): encode(item) for key, item in value.items()}
+    if isinstance(value, (frozenset, set)):
+        return sorted(encode(item) for item in value)
+    if isinstance(value, (tuple, list)):
+        return [encode(item) for item in value]
+    return value
+
+
+def decode(kind: type[T], data: Any, path: str = "") -> T:
+    """The ``kind`` that ``data`` describes.
+
+    Raises:
+        ConfigError: a key is unknown or missing, or a value has another shape; the path of the field is named.
+    """
+    value: T = _decode(kind, data, path or kind.__name__)
+    return value
+
+
+def _decode(kind: Any, data: Any, path: str) -> Any:
+    origin, arguments = typing.get_origin(kind), typing.get_args(kind)
+    if kind is Any:
+        return data
+    if origin in (Union, types.UnionType):
+        if data is None and type(None) in arguments:
+            return None
+        return _decode(next(option for option in arguments if option is not type(None)), data, path)
+    if origin is tuple:
+        if len(arguments) == 2 and arguments[1] is Ellipsis:
+            return tuple(_decode(arguments[0], item, f"{path}[{i}]") for i, item in enumerate(_list(data, path)))
+        items = _list(data, path)
+        return tuple(_decode(kind_, item, path) for kind_, item in zip(arguments, items, strict=True))
+    if origin is frozenset:
+        return frozenset(_decode(arguments[0], item, path) for item in _list(data, path))
+    if origin in (Mapping, dict):
+        if not isinstance(data, Mapping):
+            raise ConfigError("data", path, f"expected a mapping, got {data!r}")
+        return {_decode(arguments[0], k, path): _decode(arguments[1], v, f"{path}.{k}") for k, v in data.items()}
+    if dataclasses.is_dataclass(kind):
+        return _dataclass(kind, data, path)
+    return _scalar(kind, data, path)
+
+
+def _list(data: Any, path: str) -> list[Any]:
+    if not isinstance(data, (list, tuple)):
+        raise ConfigError("data", path, f"expected a list, got {data!r}")
+    return list(data)
+
+
+def _dataclass(kind: Any, data: Any, path: str) -> Any:
+    if not isinstance(data, Mapping):
+        raise ConfigError("data", path, f"expected a mapping, got {data!r}")
+    hints = _hints(kind)
+    unknown = sorted(set(data) - set(hints))
+    if unknown:
+        raise ConfigError("data", path, f"unknown key '{unknown[0]}'; known: {', '.join(sorted(hints))}")
+    try:
+        return kind(**{key: _decode(hints[key], item, f"{path}.{key}") for key, item in data.items()})
+    except TypeError as problem:
+        raise ConfigError("data", path, str(problem)) from problem
+
+
+@cache
+def _hints(kind: Any) -> dict[str, Any]:
+    return typing.get_type_hints(kind)
+
+
+def _scalar(kind: Any, data: Any, path: str) -> Any:
+    try:
+        if kind is datetime:
+            return datetime.fromisoformat(data).astimezone(UTC)
+        if kind is timedelta:
+            return timedelta(seconds=float(data))
+        if kind is Decimal:
+            return Decimal(str(data))
+        if issubclass(kind, Enum):
+            return kind(data)
+    except (ValueError, TypeError, ArithmeticError) as problem:
+        raise ConfigError("data", path, f"expected {kind.__name__}, got {data!r}") from problem
+    if kind is float and isinstance(data, int) and not isinstance(data, bool):
+        return float(data)
+    if not isinstance(data, kind) or (isinstance(data, bool) and kind is not bool):
+        raise ConfigError("data", path, f"expected {kind.__name__}, got {data!r}")
+    return data

@@ -1,0 +1,1 @@
+"""Container images: references, mirroring, the launch gate."""

@@ -1,0 +1,1 @@
+"""The SQL store of decisions, attempts, reservations and costs."""

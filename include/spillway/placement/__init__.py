@@ -1,0 +1,1 @@
+"""The decision where a job runs: filters, scores, verdicts."""

@@ -1,0 +1,1 @@
+"""OCI registries and image layouts behind one small protocol."""

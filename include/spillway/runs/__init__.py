@@ -1,0 +1,1 @@
+"""Apply: the attempt's state machine."""

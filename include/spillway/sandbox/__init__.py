@@ -1,0 +1,1 @@
+"""The embedded default: two sites as local processes."""

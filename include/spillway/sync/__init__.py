@@ -1,0 +1,1 @@
+"""Dataset sync: a pure plan, then its execution."""

@@ -1,0 +1,1 @@
+"""Builders and fakes for tests; imported by tests only."""
