@@ -28,7 +28,7 @@ class ObjectStore(Protocol):
     def read(
         self, key: str, *, start: int = 0, length: int | None = None, if_match: str | None = None
     ) -> Iterator[bytes]:
-        """The bytes from ``start``, in chunks; with ``if_match`` (an etag) of that version only (PreconditionFailed)."""
+        """The bytes from ``start`` in chunks; with ``if_match`` (an etag) of that version, else PreconditionFailed."""
 
     def put(
         self,
