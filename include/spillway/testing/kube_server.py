@@ -1,0 +1,1 @@
+"""The sandbox's Kubernetes API and a node agent for tests, as pytest fixtures."""

@@ -1,0 +1,1 @@
+"""A real PostgreSQL server for tests, as pytest fixtures."""

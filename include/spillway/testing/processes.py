@@ -1,0 +1,76 @@
+"""Start one server of a ``ProcessSpec`` for a test and end its whole process group."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from spillway.sandbox.process import ProcessSpec
+
+
+def free_ports(count: int) -> tuple[int, ...]:
+    """Loopback ports that nothing listened on a moment ago, all different."""
+    probes = [socket.socket() for _ in range(count)]
+    try:
+        for probe in probes:
+            probe.bind(("127.0.0.1", 0))
+        return tuple(probe.getsockname()[1] for probe in probes)
+    finally:
+        for probe in probes:
+            probe.close()
+
+
+def start(spec: ProcessSpec, log: Path) -> subprocess.Popen[bytes]:
+    """The process, in a group of its own, writing to ``log``; not yet waited for."""
+    spec.working_directory.mkdir(parents=True, exist_ok=True)
+    with log.open("ab") as sink:
+        return subprocess.Popen(
+            spec.argv,
+            env=dict(spec.environment),
+            cwd=spec.working_directory,
+            stdin=subprocess.DEVNULL,
+            stdout=sink,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+
+
+def wait_ready(spec: ProcessSpec, process: subprocess.Popen[bytes], log: Path, *, seconds: float = 120) -> None:
+    """Return when the spec says ready; AssertionError with the end of the log when it dies or the time is over."""
+    deadline = time.monotonic() + seconds
+    while not spec.ready():
+        if process.poll() is not None or time.monotonic() > deadline:
+            end = log.read_text(errors="replace")[-2000:]
+            raise AssertionError(f"{spec.name} is not ready (exit code {process.returncode}):\n{end}")
+        time.sleep(0.05)
+
+
+def stop(process: subprocess.Popen[bytes], *, grace_seconds: float = 5) -> None:
+    """TERM, then KILL, to the whole group."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        try:
+            os.killpg(process.pid, number)
+        except ProcessLookupError:
+            break
+        try:
+            process.wait(grace_seconds)
+        except subprocess.TimeoutExpired:
+            continue
+    process.wait()
+
+
+@contextmanager
+def running(spec: ProcessSpec, log: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """The ready process for the length of a ``with`` block."""
+    process = start(spec, log)
+    try:
+        wait_ready(spec, process, log)
+        yield process
+    finally:
+        stop(process)

@@ -1,0 +1,1 @@
+"""Two real OCI registries for tests, as pytest fixtures."""

@@ -1,0 +1,1 @@
+"""Two real S3 servers for tests, as pytest fixtures."""
