@@ -75,9 +75,13 @@ class Link:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreRef:
-    """Where a site keeps its objects: the name of a Connection and a bucket per purpose."""
+    """Where a site keeps its objects: two Connections and a bucket per purpose.
+
+    ``connection`` is the mover's identity, ``pod_connection`` the one that training pods get.
+    """
 
     connection: str
+    pod_connection: str
     dataset_bucket: str
     checkpoint_bucket: str
 
