@@ -344,19 +344,30 @@ class PodPhase(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodState:
-    """A pod as its API reports it, with what is known of its node; plain facts, not yet judged."""
+    """A pod as its API reports it, with what is known of its node; plain facts, not yet judged.
+
+    ``exit_code``, ``container_reason`` and ``container_message`` are of the trainer's container, ``message`` is of the
+    pod or its scheduling. ``node_changed_at`` is when ``node_ready`` last changed; ``node_deleted`` is True while the
+    node is being deleted, shut down or drained.
+    """
 
     name: str
     phase: PodPhase
+    cluster: str = ""
+    image: str = ""
     uid: str | None = None
     node: str | None = None
     reason: str = ""
     message: str = ""
     exit_code: int | None = None
     container_reason: str = ""
+    container_message: str = ""
     disruption: str | None = None
+    grace: timedelta | None = None
+    created_at: datetime | None = None
     deleted_at: datetime | None = None
     node_ready: bool | None = None
+    node_changed_at: datetime | None = None
     node_exists: bool | None = None
     node_deleted: bool = False
     scheduled: bool = False
