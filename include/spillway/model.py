@@ -167,8 +167,21 @@ class PlacementPolicy:
 
     weights: Mapping[str, Decimal]
     quotas: Mapping[str, QuotaShare]
-    cool_down: timedelta
-    lease: timedelta
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunPolicy:
+    """Declared policy of carrying runs out.
+
+    ``cool_down``: how long a place that lost a pod is avoided. ``lease``: how long a reservation outlives its owner.
+    ``startup_limit``: how long a pod may take until it runs. ``node_margin``: how long past its grace a pod on a lost
+    node or an unreachable cluster is waited for before the run goes on elsewhere.
+    """
+
+    cool_down: timedelta = timedelta(minutes=5)
+    lease: timedelta = timedelta(minutes=10)
+    startup_limit: timedelta = timedelta(minutes=20)
+    node_margin: timedelta = timedelta(seconds=30)
     attempts_without_progress: int = 3
 
 
@@ -323,6 +336,7 @@ class Attempt:
     resumed_from_step: int | None = None
     first_step: int | None = None
     last_step: int | None = None
+    committed_step: int | None = None
     outcome: Outcome | None = None
     reason: str | None = None
     started_at: datetime | None = None
