@@ -251,10 +251,19 @@ class Snapshot:
     taken_at: datetime
     clusters: tuple[ClusterState, ...]
     unreachable: Mapping[str, str] = field(default_factory=dict)
+    unreachable_clusters: tuple[Cluster, ...] = ()
+    """The declared facts of the clusters in ``unreachable``: they keep their candidates and count in the quotas."""
     reservations: tuple[Reservation, ...] = ()
     cool_downs: tuple[CoolDown, ...] = ()
     datasets_present: frozenset[tuple[str, str]] = frozenset()
-    """(dataset, cluster) pairs verified to be whole at that site."""
+    """(dataset, cluster) pairs verified to be whole at that site; the home of a dataset is one of them."""
+
+    @property
+    def declared(self) -> tuple[Cluster, ...]:
+        """Every declared cluster, reachable or not, by name."""
+        return tuple(
+            sorted((*(s.cluster for s in self.clusters), *self.unreachable_clusters), key=lambda cluster: cluster.name)
+        )
 
 
 # -- decisions --------------------------------------------------------------------------------------------------------
