@@ -10,8 +10,11 @@
     ├── DigestMismatch          bytes are not what their digest promises
     ├── Fenced                  a newer attempt owns the run
     ├── CorruptCheckpoint       a committed step whose bytes no longer match
+    ├── CheckpointConflict      a step of an attempt that was written before, with other content
     ├── ForeignCheckpoint       a checkpoint that belongs to another run
     ├── NoValidCheckpoint       a run that must resume has nothing to resume from
+    ├── BadData                 training data that cannot be used
+    ├── DiskFull                no room on a local disk for bytes that must be written
     ├── ResidencyRefused        bytes that may not leave their site
     ├── DeletesRefused          a sync would delete more than its guard allows
     ├── IncompleteListing       a listing that cannot be trusted to be whole
@@ -112,11 +115,20 @@ class Fenced(SpillwayError):
 
 
 class CorruptCheckpoint(SpillwayError):
-    """A committed step whose manifest or parts no longer match their checksums."""
+    """A committed step whose manifest or parts no longer match their checksums; ``step`` is None for the run's HEAD."""
 
-    def __init__(self, run: str, step: int, problem: str) -> None:
-        super().__init__(f"run '{run}': checkpoint of step {step} is not valid: {problem}")
+    def __init__(self, run: str, step: int | None, problem: str) -> None:
+        what = "HEAD" if step is None else f"checkpoint of step {step}"
+        super().__init__(f"run '{run}': {what} is not valid: {problem}")
         self.run, self.step, self.problem = run, step, problem
+
+
+class CheckpointConflict(SpillwayError):
+    """A step of an attempt that was written before with other content, or out of order; the old one stays."""
+
+    def __init__(self, run: str, *, step: int, attempt: int, problem: str) -> None:
+        super().__init__(f"run '{run}': step {step} of attempt {attempt} was not committed: {problem}")
+        self.run, self.step, self.attempt, self.problem = run, step, attempt, problem
 
 
 class ForeignCheckpoint(SpillwayError):
@@ -134,6 +146,25 @@ class NoValidCheckpoint(SpillwayError):
         reasons = "; ".join(rejected) or "nothing was ever committed"
         super().__init__(f"run '{run}' has no valid committed step at {where}: {reasons}")
         self.run, self.where = run, where
+
+
+class BadData(SpillwayError):
+    """Training data that cannot be used: ``s3://data@cloud: digits/shard-000.csv: line 7: expected 65 numbers, got 3``."""
+
+    def __init__(self, where: str, problem: str) -> None:
+        super().__init__(f"{where}: {problem}")
+        self.where, self.problem = where, problem
+
+
+class DiskFull(SpillwayError):
+    """No room on a local disk; what was half written has been removed."""
+
+    def __init__(self, path: str, *, size_bytes: int, free_bytes: int) -> None:
+        super().__init__(
+            f"{path}: the disk is full: {size_bytes} bytes must be written, {free_bytes} are free; "
+            "free some space or name another directory"
+        )
+        self.path, self.size_bytes, self.free_bytes = path, size_bytes, free_bytes
 
 
 class ResidencyRefused(SpillwayError):
