@@ -149,7 +149,7 @@ class NoValidCheckpoint(SpillwayError):
 
 
 class BadData(SpillwayError):
-    """Training data that cannot be used: ``s3://data@cloud: digits/shard-000.csv: line 7: expected 65 numbers, got 3``."""
+    """Training data that cannot be used: ``digits/shard-000.csv: line 7: expected 65 numbers, got 3``."""
 
     def __init__(self, where: str, problem: str) -> None:
         super().__init__(f"{where}: {problem}")
