@@ -5,6 +5,8 @@
     ├── UnknownName             a name that no configuration declares
     ├── Unreachable             an endpoint did not answer (a retry helps)
     ├── AccessDenied            an endpoint refused the credentials
+    ├── RequestRefused          an endpoint understood a request and will not do it
+    ├── InvalidImage            an image reference or manifest that cannot be used
     ├── Missing                 an object, bucket, image, tag or pod that should exist
     ├── PreconditionFailed      a conditional write lost its race
     ├── DigestMismatch          bytes are not what their digest promises
@@ -77,6 +79,22 @@ class AccessDenied(SpillwayError):
     def __init__(self, endpoint: str, problem: str, *, fix: str) -> None:
         super().__init__(f"{endpoint} refused the credentials: {problem}; {fix}")
         self.endpoint, self.problem = endpoint, problem
+
+
+class RequestRefused(SpillwayError):
+    """An endpoint understood a request and will not do it (4xx), so the same request never succeeds."""
+
+    def __init__(self, endpoint: str, request: str, problem: str) -> None:
+        super().__init__(f"{endpoint} refused {request}: {problem}")
+        self.endpoint, self.request, self.problem = endpoint, request, problem
+
+
+class InvalidImage(SpillwayError):
+    """An image reference or manifest that cannot be used: ``image 'Train:v1': expected lower case letters ...``."""
+
+    def __init__(self, image: str, problem: str) -> None:
+        super().__init__(f"image '{image}': {problem}")
+        self.image, self.problem = image, problem
 
 
 class Missing(SpillwayError):
