@@ -10,6 +10,7 @@
     ├── Missing                 an object, bucket, image, tag or pod that should exist
     ├── PreconditionFailed      a conditional write lost its race
     ├── DigestMismatch          bytes are not what their digest promises
+    ├── KeyRefused              a key that a store cannot hold exactly as it is
     ├── Fenced                  a newer attempt owns the run
     ├── CorruptCheckpoint       a committed step whose bytes no longer match
     ├── CheckpointConflict      a step of an attempt that was written before, with other content
@@ -119,6 +120,14 @@ class DigestMismatch(SpillwayError):
     def __init__(self, what: str, *, expected: str, seen: str) -> None:
         super().__init__(f"{what}: expected digest {expected}, the bytes have {seen}; they were not used")
         self.what, self.expected, self.seen = what, expected, seen
+
+
+class KeyRefused(SpillwayError):
+    """A key that a store cannot hold exactly as it is; nothing was written."""
+
+    def __init__(self, where: str, key: str, problem: str) -> None:
+        super().__init__(f"{where} cannot hold the key {key!r}: {problem}; rename the object at its source")
+        self.where, self.key, self.problem = where, key, problem
 
 
 class Fenced(SpillwayError):
