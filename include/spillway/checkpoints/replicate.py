@@ -1,0 +1,79 @@
+"""Copy a run's committed steps to another store, so that the loss of a whole site costs only the steps since then."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+
+from spillway.checkpoints.layout import CommittedStep, Head
+from spillway.checkpoints.store import CheckpointStore
+from spillway.errors import CorruptCheckpoint, DigestMismatch, Fenced, ForeignCheckpoint, Missing
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicationReport:
+    """What one run of it did. ``bytes_copied`` counts parts that were sent, not those the destination had.
+
+    ``newest_step`` is the destination's afterwards, None where it has none. ``rejected`` are steps whose bytes are not
+    valid at the source. ``owner`` is the newer attempt that owns the run at the destination, where that is why nothing
+    was copied; None otherwise.
+    """
+
+    steps_copied: int
+    bytes_copied: int
+    newest_step: int | None
+    rejected: tuple[str, ...] = ()
+    owner: int | None = None
+
+
+def replicate(source: CheckpointStore, destination: CheckpointStore) -> ReplicationReport:
+    """Copy the steps that are newer than the destination's newest, oldest first, each committed before the next.
+
+    Stopping anywhere loses nothing: what was copied is whole, and the next call goes on from there. A run that a newer
+    attempt owns at the destination is left alone: its steps replace those that the source still has.
+    """
+    head, there = source.head(), destination.head()
+    newest = None if there is None else there.newest
+    if head is None:
+        return ReplicationReport(steps_copied=0, bytes_copied=0, newest_step=None if newest is None else newest.step)
+    steps_copied, bytes_copied, rejected = 0, 0, []
+    try:
+        if there is not None:
+            there = destination.fence(head.attempt)
+        for entry in _newer(head, newest):
+            try:
+                bytes_copied += _copy(source, destination, entry, owner=head.attempt)
+            except (CorruptCheckpoint, ForeignCheckpoint) as problem:
+                rejected.append(str(problem))
+                continue
+            steps_copied, newest = steps_copied + 1, entry
+    except Fenced as fenced:
+        owner: int | None = fenced.owner
+    else:
+        owner = None
+    _log.info("run %s: %d steps, %d bytes copied to %s", source.run, steps_copied, bytes_copied, destination.store.name)
+    return ReplicationReport(
+        steps_copied=steps_copied,
+        bytes_copied=bytes_copied,
+        newest_step=None if newest is None else newest.step,
+        rejected=tuple(rejected),
+        owner=owner,
+    )
+
+
+def _newer(head: Head, newest: CommittedStep | None) -> list[CommittedStep]:
+    return [entry for entry in head.committed if newest is None or entry.age_order > newest.age_order]
+
+
+def _copy(source: CheckpointStore, destination: CheckpointStore, entry: CommittedStep, *, owner: int) -> int:
+    """Copy one step, its parts first; gives the bytes that were sent."""
+    body = source.manifest_body(entry)
+    manifest = source.manifest(entry)
+    try:
+        sent = sum(destination.parts.receive(part, source.parts) for part in manifest.parts)
+    except (DigestMismatch, Missing) as problem:
+        raise CorruptCheckpoint(source.run, entry.step, str(problem)) from problem
+    destination.adopt(entry, body, owner=owner)
+    return sent
