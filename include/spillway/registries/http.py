@@ -9,8 +9,8 @@ import urllib3
 
 from spillway.errors import DigestMismatch, InvalidImage, Missing, PreconditionFailed, RequestRefused, Unreachable
 from spillway.registries.base import Manifest
-from spillway.registries.connection import Connection, Request, error_text, read_json
 from spillway.registries.digest import digest_of, is_digest, label, verified
+from spillway.registries.transport import Request, Transport, error_text, read_json
 
 MANIFEST_MEDIA_TYPES = (
     "application/vnd.oci.image.index.v1+json",
@@ -39,12 +39,12 @@ class HttpRegistry:
         prefix: str = "",
         ca_file: str | None = None,
     ) -> None:
-        self._connection = Connection(name=name, url=url, username=username, password=password, ca_file=ca_file)
+        self._transport = Transport(name=name, url=url, username=username, password=password, ca_file=ca_file)
         self._prefix = prefix.strip("/")
 
     @property
     def name(self) -> str:
-        return f"{self._connection.endpoint[:-1]}/{self._prefix})" if self._prefix else self._connection.endpoint
+        return f"{self._transport.endpoint[:-1]}/{self._prefix})" if self._prefix else self._transport.endpoint
 
     def tags(self, repository: str) -> tuple[str, ...]:
         """All tags, every page of them; empty for a repository that does not exist."""
@@ -118,7 +118,7 @@ class HttpRegistry:
         what = f"blob {label(repository, digest)} for {self.name}"
         upload = self._send("POST", self._path(repository, "blobs/uploads/"), repository, accepted=(202,), push=True)
         upload.drain_conn()
-        answer = self._connection.send(
+        answer = self._transport.send(
             Request(
                 method="PUT",
                 url=self._finish_url(upload, digest),
@@ -140,7 +140,7 @@ class HttpRegistry:
         scope = f"{self._scope(repository, push=True)} {self._scope(source_repository, push=False)}"
         query = f"mount={quote(digest, safe='')}&from={quote(self._full(source_repository), safe='')}"
         path = self._path(repository, f"blobs/uploads/?{query}")
-        answer = self._connection.send(Request(method="POST", url=path, scope=scope, accepted=(201, 202, 404, 405)))
+        answer = self._transport.send(Request(method="POST", url=path, scope=scope, accepted=(201, 202, 404, 405)))
         answer.drain_conn()
         if answer.status == 202:
             self._cancel(answer, scope)
@@ -153,7 +153,7 @@ class HttpRegistry:
             Missing: something that it references is not there.
             PreconditionFailed: the tag exists and the registry does not let tags be moved.
         """
-        answer = self._connection.send(
+        answer = self._transport.send(
             Request(
                 method="PUT",
                 url=self._path(repository, f"manifests/{quote(reference, safe=':')}"),
@@ -182,7 +182,7 @@ class HttpRegistry:
     ) -> urllib3.BaseHTTPResponse:
         headers = {"Accept": ", ".join(MANIFEST_MEDIA_TYPES)} if "/manifests/" in url else {}
         scope = self._scope(repository, push=push)
-        return self._connection.send(Request(method=method, url=url, scope=scope, headers=headers, accepted=accepted))
+        return self._transport.send(Request(method=method, url=url, scope=scope, headers=headers, accepted=accepted))
 
     def _body(self, answer: urllib3.BaseHTTPResponse) -> Iterator[bytes]:
         try:
@@ -202,7 +202,7 @@ class HttpRegistry:
     def _cancel(self, upload: urllib3.BaseHTTPResponse, scope: str) -> None:
         location = upload.headers.get("Location")
         if location is not None:
-            answer = self._connection.send(
+            answer = self._transport.send(
                 Request(method="DELETE", url=location, scope=scope, accepted=(200, 202, 204, 404, 405))
             )
             answer.drain_conn()
