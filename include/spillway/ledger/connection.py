@@ -1,0 +1,128 @@
+"""Transactions on SQLite and PostgreSQL in which a decision and its write are one step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import URL, Connection, Engine, NullPool, create_engine, event, make_url
+from sqlalchemy.exc import ArgumentError, DBAPIError
+
+from spillway.errors import ConfigError
+from spillway.ledger.failures import typed
+
+_LOCK_TIMEOUT_SECONDS = 60
+_ADVISORY_LOCK = 0x5350494C  # "SPIL"; shared by every writer of one PostgreSQL database
+_EXPECTED = "expected 'sqlite:////absolute/path/ledger.db' or 'postgresql://user:password@host:5432/database'"
+
+
+class Database:
+    """One ledger's database. It holds no connection between calls, so threads and forked processes may share it."""
+
+    def __init__(self, url: str) -> None:
+        self.url = parse(url)
+        self.endpoint = describe(self.url)
+        self.engine = _engine(self.url)
+
+    @contextmanager
+    def reading(self) -> Iterator[Connection]:
+        """A transaction that reads and never waits for a writer."""
+        with self.translated(), self.engine.begin() as connection:
+            yield connection
+
+    @contextmanager
+    def writing(self) -> Iterator[Connection]:
+        """The one writing transaction of the moment: what it reads stays true until it is committed.
+
+        SQLite begins with its write lock. PostgreSQL waits for an advisory lock first, and each of its statements then
+        sees all that earlier writers committed; a writer that is lost in the middle is thrown out after the time-out.
+        """
+        with self.translated(), self._writer.begin() as connection:
+            if connection.dialect.name == "postgresql":
+                connection.exec_driver_sql(f"SET LOCAL lock_timeout = '{_LOCK_TIMEOUT_SECONDS}s'")
+                connection.exec_driver_sql(
+                    f"SET LOCAL idle_in_transaction_session_timeout = '{_LOCK_TIMEOUT_SECONDS}s'"
+                )
+                connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_ADVISORY_LOCK})")
+            yield connection
+
+    @property
+    def _writer(self) -> Engine:
+        return self.engine.execution_options(ledger_begin="BEGIN IMMEDIATE")
+
+    @contextmanager
+    def translated(self) -> Iterator[None]:
+        try:
+            yield
+        except DBAPIError as problem:
+            error = typed(problem, self.endpoint)
+            if error is None:
+                raise
+            raise error from problem
+
+
+def parse(url: str) -> URL:
+    """The URL with the driver the ledger uses; an Airflow Connection's ``postgres://`` is understood."""
+    try:
+        parsed = make_url(url)
+    except (ArgumentError, ValueError) as problem:
+        # The text itself may hold a password and is not repeated.
+        raise ConfigError("ledger", "url", f"expected a database URL, got something else; {_EXPECTED}") from problem
+    if parsed.drivername in ("sqlite", "sqlite+pysqlite"):
+        if not parsed.database or not Path(parsed.database).is_absolute():
+            raise ConfigError("ledger", "url", f"got '{parsed}', which is not an absolute path; {_EXPECTED}")
+        return parsed.set(drivername="sqlite+pysqlite")
+    if parsed.drivername in ("postgres", "postgresql", "postgresql+psycopg2"):
+        if not parsed.database:
+            raise ConfigError("ledger", "url", f"got {describe(parsed)}, which names no database; {_EXPECTED}")
+        return parsed.set(drivername="postgresql+psycopg2")
+    raise ConfigError("ledger", "url", f"got the driver '{parsed.drivername}'; {_EXPECTED}")
+
+
+def describe(url: URL) -> str:
+    """The address for messages, without user, password and options."""
+    if url.get_backend_name() == "sqlite":
+        return f"ledger {url.database}"
+    port = f":{url.port}" if url.port else ""
+    return f"ledger postgresql://{url.host or ''}{port}/{url.database or ''}"
+
+
+def check_workers_reach(url: str, *, executor_is_local: bool) -> None:
+    """Refuse a file for a ledger whose writers run on several hosts.
+
+    Raises:
+        ConfigError: the URL is SQLite and the executor's workers are not on this host.
+    """
+    parsed = parse(url)
+    if parsed.get_backend_name() == "sqlite" and not executor_is_local:
+        raise ConfigError(
+            describe(parsed),
+            "",
+            "is a SQLite file, which workers on other hosts do not share; use 'postgresql://user:password@host/database'",
+        )
+
+
+def _engine(url: URL) -> Engine:
+    arguments: dict[str, Any]
+    if url.get_backend_name() == "sqlite":
+        arguments = {"timeout": _LOCK_TIMEOUT_SECONDS}
+    else:
+        defaults = {"connect_timeout": 10, "application_name": "spillway"}
+        arguments = {key: value for key, value in defaults.items() if key not in url.query}
+    engine = create_engine(url, poolclass=NullPool, connect_args=arguments)
+    if url.get_backend_name() == "sqlite":
+        event.listen(engine, "connect", _prepare_sqlite)
+        event.listen(engine, "begin", _begin_sqlite)
+    return engine
+
+
+def _prepare_sqlite(connection: Any, _record: Any) -> None:
+    # The driver would begin on its own, later and without the write lock; see _begin_sqlite.
+    connection.isolation_level = None
+    connection.execute("PRAGMA foreign_keys = ON")
+
+
+def _begin_sqlite(connection: Connection) -> None:
+    connection.exec_driver_sql(connection.get_execution_options().get("ledger_begin", "BEGIN"))

@@ -1,0 +1,1 @@
+"""Alembic's environment: how a ledger gets from one schema revision to the next."""

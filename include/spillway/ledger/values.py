@@ -1,0 +1,95 @@
+"""What only the ledger knows: where a run came from, why a place was chosen, what was moved, what was corrected."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, TypedDict
+
+from spillway.model import CostEntry, JobSpec, PlacementDecision, PlacementPolicy, Snapshot, Tier
+
+
+class AttemptFacts(TypedDict, total=False):
+    """What becomes known of an attempt on its way; a fact that is left out or None stays as it is on record."""
+
+    image_digest: str | None
+    pod_uid: str | None
+    node: str | None
+    resumed_from_step: int | None
+    first_step: int | None
+    last_step: int | None
+    committed_step: int | None
+    started_at: datetime | None
+    ended_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunRecord:
+    """A run; ``origin`` is plain JSON that names what asked for it (the ids of DAG, DAG run, task and map index)."""
+
+    run: str
+    job: JobSpec
+    origin: Mapping[str, Any]
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecisionRecord:
+    """A decision with all that it was taken from: deciding again on these gives the same ``decision``.
+
+    ``attempt`` is the number of the attempt it reserved, None where nothing was chosen. ``snapshot`` holds the live
+    reservations and cool-downs of that moment.
+    """
+
+    run: str
+    attempt: int | None
+    taken_at: datetime
+    job: JobSpec
+    snapshot: Snapshot
+    policy: PlacementPolicy
+    decision: PlacementDecision
+
+
+class TransferKind(StrEnum):
+    OBJECT = "object"
+    IMAGE = "image"
+    DATASET = "dataset"
+    CHECKPOINT = "checkpoint"
+
+
+class TransferOutcome(StrEnum):
+    COPIED = "copied"
+    UNCHANGED = "unchanged"
+    REFUSED = "refused"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transfer:
+    """One line of the evidence of where bytes went, or were kept from going; ``source`` and ``destination`` are sites.
+
+    ``size_bytes`` is what was moved, 0 for a refusal. ``run`` is None where no run asked for it.
+    """
+
+    kind: TransferKind
+    name: str
+    tier: Tier
+    source: str
+    destination: str
+    size_bytes: int
+    at: datetime
+    outcome: TransferOutcome
+    reason: str | None = None
+    run: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CostCorrection:
+    """The trace of a booked cost that was changed afterwards."""
+
+    before: CostEntry
+    after: CostEntry
+    reason: str
+    corrected_at: datetime
