@@ -1,0 +1,36 @@
+"""Where the declared files are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from spillway.errors import UnknownName
+
+CONFIGURATION_VARIABLE = "SPILLWAY_CONFIG_DIR"
+JOBS_VARIABLE = "SPILLWAY_JOBS_DIR"
+
+_INCLUDE = Path(__file__).resolve().parents[2]
+
+
+def configuration_directory(environ: Mapping[str, str]) -> Path:
+    """The directory ``SPILLWAY_CONFIG_DIR`` names, else ``config`` beside the package."""
+    return Path(environ.get(CONFIGURATION_VARIABLE) or _INCLUDE / "config")
+
+
+def jobs_directory(environ: Mapping[str, str]) -> Path:
+    """The directory ``SPILLWAY_JOBS_DIR`` names, else ``jobs`` beside the package."""
+    return Path(environ.get(JOBS_VARIABLE) or _INCLUDE / "jobs")
+
+
+def job_file(directory: Path, name: str) -> Path:
+    """The job file of that name, with or without ``.yaml``; it is always one of the directory's own files.
+
+    Raises:
+        UnknownName: the directory has no such file.
+    """
+    files = {path.name: path for path in sorted(directory.glob("*.yaml"))}
+    for wanted in (name, f"{name}.yaml"):
+        if wanted in files:
+            return files[wanted]
+    raise UnknownName(f"job file in {directory}:", name, files)

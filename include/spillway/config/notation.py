@@ -1,0 +1,125 @@
+"""How people write durations, shares and prices in the files."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import timedelta
+from decimal import Decimal, InvalidOperation
+from enum import StrEnum
+from typing import Any, TypeVar
+
+from pydantic_core import PydanticCustomError
+
+from spillway.errors import UnknownName
+from spillway.model import Billing
+
+E = TypeVar("E", bound=StrEnum)
+
+_SHORT = re.compile(r"(?:(?P<days>\d+)d)?(?:(?P<hours>\d+)h)?(?:(?P<minutes>\d+)m)?(?:(?P<seconds>\d+(?:\.\d+)?)s)?")
+_ISO_8601 = re.compile(
+    r"P(?:(?P<weeks>\d+)W)?(?:(?P<days>\d+)D)?"
+    r"(?:T(?:(?P<hours>\d+)H)?(?:(?P<minutes>\d+)M)?(?:(?P<seconds>\d+(?:\.\d+)?)S)?)?"
+)
+
+
+def refused(problem: str) -> PydanticCustomError:
+    """The error that pydantic turns into one with the path of the field."""
+    return PydanticCustomError("notation", "{problem}", {"problem": problem})
+
+
+def duration(written: Any) -> timedelta:
+    """``30s``, ``10m``, ``1h30m``, ``2d`` or ISO 8601 (``PT30S``); a bare number has no unit and is refused."""
+    found = isinstance(written, str) and (_SHORT.fullmatch(written) or _ISO_8601.fullmatch(written))
+    parts = {unit: float(count) for unit, count in found.groupdict().items() if count} if found else {}
+    if not parts:
+        raise refused(f"expected a duration such as '30s', '10m', '2h' or 'PT30S', got {written!r}")
+    try:
+        return timedelta(**parts)
+    except OverflowError as problem:
+        raise refused(f"expected a duration of less than a million years, got {written!r}") from problem
+
+
+def share(written: Any) -> Decimal:
+    """A part of a whole in [0, 1]: ``0.3`` or ``30%``."""
+    percent = isinstance(written, str) and written.endswith("%")
+    number = _number(written[:-1] if percent else written)
+    part = number / 100 if number is not None and percent else number
+    if part is None or not 0 <= part <= 1:
+        raise refused(f"expected a share between 0 and 1, or 0% and 100%, got {written!r}")
+    return part
+
+
+def amount(written: Any) -> Decimal:
+    """Money: a finite number of at least 0."""
+    number = _number(written)
+    if number is None or number < 0:
+        raise refused(f"expected an amount of at least 0, got {written!r}")
+    return number
+
+
+def prices(written: Any) -> Mapping[Billing, Decimal]:
+    """Price of a GPU-hour by billing type.
+
+    Each is an amount, or relative to the on-demand price: ``discount: 30%`` below it, ``of_on_demand: 0.3`` of it. Only
+    an owned GPU may cost 0.
+    """
+    if not isinstance(written, Mapping) or not written:
+        raise refused(f"expected at least one price by billing type ({', '.join(Billing)}), got {written!r}")
+    base = written.get(Billing.ON_DEMAND)
+    resolved = {}
+    for key, value in written.items():
+        billing = choice(Billing, "billing type")(key)
+        with naming(key):
+            resolved[billing] = _price(billing, value, base)
+    return resolved
+
+
+def choice(kind: type[E], noun: str) -> Callable[[Any], E]:
+    """A reader of one of the words of ``kind``; an error tells the words and the close one."""
+
+    def read(written: Any) -> E:
+        if written not in tuple(kind):
+            raise refused(str(UnknownName(noun, str(written), kind)))
+        return kind(written)
+
+    return read
+
+
+@contextmanager
+def naming(key: str) -> Iterator[None]:
+    """Lets an error inside begin with the key it is about."""
+    try:
+        yield
+    except PydanticCustomError as problem:
+        raise refused(f"{key}: {problem.message()}") from problem
+
+
+def _number(written: Any) -> Decimal | None:
+    if isinstance(written, bool) or not isinstance(written, (int, float, str, Decimal)):
+        return None
+    try:
+        number = Decimal(str(written))
+    except InvalidOperation:
+        return None
+    return number if number.is_finite() else None
+
+
+def _price(billing: Billing, written: Any, base: Any) -> Decimal:
+    price = _relative(billing, written, base) if isinstance(written, Mapping) else amount(written)
+    if price == 0 and billing is not Billing.OWNED:
+        raise refused(f"expected a price above 0 (only 'owned' may be 0), got {written!r}")
+    return price
+
+
+def _relative(billing: Billing, written: Mapping[str, Any], base: Any) -> Decimal:
+    if billing not in {Billing.RESERVED, Billing.SPOT} or set(written) not in ({"discount"}, {"of_on_demand"}):
+        raise refused(
+            "expected an amount, or for 'reserved' and 'spot' also 'discount: 30%' or 'of_on_demand: 0.3', "
+            f"got {dict(written)!r}"
+        )
+    if base is None or isinstance(base, Mapping):
+        raise refused("is relative to the on-demand price, which must be given as an amount beside it")
+    part = share(written["of_on_demand"]) if "of_on_demand" in written else 1 - share(written["discount"])
+    return amount(base) * part
