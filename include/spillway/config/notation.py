@@ -41,6 +41,14 @@ def duration(written: Any) -> timedelta:
         raise refused(f"expected a duration of less than a million years, got {written!r}") from problem
 
 
+def lasting(written: Any) -> timedelta:
+    """A duration above 0."""
+    length = duration(written)
+    if not length:
+        raise refused(f"expected a duration above 0, got {written!r}")
+    return length
+
+
 def share(written: Any) -> Decimal:
     """A part of a whole in [0, 1]: ``0.3`` or ``30%``."""
     percent = isinstance(written, str) and written.endswith("%")

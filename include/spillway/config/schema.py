@@ -45,7 +45,9 @@ Flag = Annotated[bool, Field(strict=True)]
 Amount = Annotated[Decimal, BeforeValidator(notation.amount)]
 Share = Annotated[Decimal, BeforeValidator(notation.share)]
 Duration = Annotated[timedelta, BeforeValidator(notation.duration)]
-Words = dict[Text, Annotated[str, Field(strict=True)]]
+Lasting = Annotated[timedelta, BeforeValidator(notation.lasting)]
+AnyText = Annotated[str, Field(strict=True)]
+Words = dict[Text, AnyText]
 Prices = Annotated[dict[Billing, Decimal], BeforeValidator(notation.prices)]
 PriorityWord = Annotated[Priority, BeforeValidator(notation.choice(Priority, "priority"))]
 TierWord = Annotated[Tier, BeforeValidator(notation.choice(Tier, "tier"))]
@@ -110,7 +112,7 @@ class StoreEntry(Entry):
 
 class RegistryEntry(Entry):
     connection: Text
-    prefix: str = ""
+    prefix: AnyText = ""
 
 
 def _provider(written: Any) -> str:
@@ -202,8 +204,8 @@ class RunsEntry(Entry):
     """Every key may be left out; ``RunPolicy`` has the defaults."""
 
     cool_down: Duration | None = None
-    lease: Duration | None = None
-    startup_limit: Duration | None = None
+    lease: Lasting | None = None
+    startup_limit: Lasting | None = None
     node_margin: Duration | None = None
     attempts_without_progress: Count | None = None
 
@@ -232,7 +234,7 @@ class JobFile(Entry):
     tier: TierWord | None = None
     latency_sensitive: Flag = False
     spot_ok: Flag = False
-    expected_duration: Duration | None = None
+    expected_duration: Lasting | None = None
     grace: Duration = timedelta(seconds=30)
     environment: Words = {}
     pod_overrides: dict[str, JsonValue] = {}
