@@ -1,1 +1,147 @@
 """Two real S3 servers for tests, as pytest fixtures."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import socket
+import subprocess
+import uuid
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from spillway.sandbox.objectstore import (
+    ADMIN_ACTIONS,
+    PORTS,
+    REGION,
+    Identity,
+    create_buckets,
+    endpoint_url,
+    object_store_process,
+)
+from spillway.stores.s3 import S3Store, open_store
+from spillway.testing import processes
+
+
+class S3Server:
+    """A running server with an administrator and the identity that training pods get."""
+
+    region = REGION
+
+    def __init__(self, name: str, state_dir: Path) -> None:
+        self.name = name
+        self.admin = Identity(
+            name="admin", access_key=f"AKADMIN{name.upper()}", secret_key=uuid.uuid4().hex, actions=ADMIN_ACTIONS
+        )
+        self.trainer = Identity(
+            name="trainer",
+            access_key=f"AKTRAINER{name.upper()}",
+            secret_key=uuid.uuid4().hex,
+            actions=("Read", "Write", "List"),
+        )
+        self.base_port = _free_block(PORTS)
+        self.endpoint_url = endpoint_url(self.base_port)
+        self._log = state_dir / "log"
+        self._process: subprocess.Popen[bytes] | None = None
+        self._spec = object_store_process(
+            name=f"s3-{name}",
+            state_dir=state_dir,
+            base_port=self.base_port,
+            identities=(self.admin, self.trainer),
+        )
+
+    def start(self) -> None:
+        """Start it (again) with what it stored before, and wait until it answers."""
+        for leftover in self._spec.cleanup:
+            leftover.unlink(missing_ok=True)
+        self._process = processes.start(self._spec, self._log)
+        processes.wait_ready(self._spec, self._process, self._log)
+
+    def stop(self) -> None:
+        if self._process is not None:
+            processes.stop(self._process)
+            self._process = None
+
+    def kill(self) -> None:
+        """End it at once, as a power cut would."""
+        if self._process is not None:
+            os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
+            self._process = None
+
+    def new_bucket(self, purpose: str = "test") -> str:
+        """The name of a bucket that was just created and that nobody else uses."""
+        name = f"{purpose}-{uuid.uuid4().hex[:12]}"
+        create_buckets(self.endpoint_url, self.admin, [name])
+        return name
+
+    def store(self, bucket: str | None = None, *, identity: Identity | None = None) -> S3Store:
+        """The bucket as its administrator (or ``identity``) sees it, created when missing; a new one without a name."""
+        bucket = bucket or f"test-{uuid.uuid4().hex[:12]}"
+        create_buckets(self.endpoint_url, self.admin, [bucket])
+        return self.open(bucket, identity=identity)
+
+    def open(self, bucket: str, *, identity: Identity | None = None) -> S3Store:
+        """The bucket as it is: nothing is created."""
+        who = identity or self.admin
+        return open_store(
+            name=self.name,
+            bucket=bucket,
+            endpoint_url=self.endpoint_url,
+            region=self.region,
+            access_key=who.access_key,
+            secret_key=who.secret_key,
+        )
+
+
+def _free_block(count: int) -> int:
+    """The first of ``count`` neighbouring free loopback ports, below those that outgoing connections take."""
+    while True:
+        first = random.randrange(20000, 30000, count)
+        if all(_is_free(first + offset) for offset in range(count)):
+            return first
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+        return True
+
+
+@pytest.fixture(scope="session")
+def s3_sites(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mapping[str, S3Server]]:
+    """The object stores of the two sites, ``onprem`` and ``cloud``, for the whole session.
+
+    A test that kills one starts it again before it ends.
+    """
+    servers = {name: S3Server(name, tmp_path_factory.mktemp(f"s3-{name}")) for name in ("onprem", "cloud")}
+    try:
+        for server in servers.values():
+            server.start()
+        yield servers
+    finally:
+        for server in servers.values():
+            server.stop()
+
+
+@pytest.fixture(scope="session")
+def s3_server(s3_sites: Mapping[str, S3Server]) -> S3Server:
+    """One of them, for tests that need no second site."""
+    return s3_sites["onprem"]
+
+
+@pytest.fixture
+def own_s3_server(tmp_path: Path) -> Iterator[S3Server]:
+    """A server that the test may kill and restart at will."""
+    server = S3Server("own", tmp_path / "s3")
+    try:
+        server.start()
+        yield server
+    finally:
+        server.stop()

@@ -1,0 +1,71 @@
+"""How a body is cut, counted and held against its digest on the way into a store."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator
+
+from spillway.errors import DigestMismatch, SpillwayError
+
+MIB = 1024**2
+PART_WISH_BYTES = 16 * MIB
+PART_MIN_BYTES = 5 * MIB
+PART_MAX_BYTES = 5 * 1024 * MIB
+PARTS_MAX = 10_000
+
+
+def part_bytes(size_bytes: int, *, wish_bytes: int = PART_WISH_BYTES) -> int:
+    """The size of every part but the last: the wish, or more where the limit of 10,000 parts asks for it.
+
+    Raises:
+        SpillwayError: no allowed part size can hold the object (beyond about 48.8 TiB).
+    """
+    needed = -(-size_bytes // PARTS_MAX)
+    size = max(wish_bytes, PART_MIN_BYTES, -(-needed // MIB) * MIB)
+    if size > PART_MAX_BYTES:
+        raise SpillwayError(f"an object of {size_bytes} bytes does not fit in {PARTS_MAX} parts of 5 GiB; split it")
+    return size
+
+
+def split_in_parts(chunks: Iterable[bytes], size: int) -> Iterator[bytes]:
+    """The same bytes in parts of exactly ``size``, the last one shorter."""
+    pending = bytearray()
+    for chunk in chunks:
+        if not pending and len(chunk) == size:
+            yield chunk
+            continue
+        pending += chunk
+        while len(pending) >= size:
+            yield bytes(pending[:size])
+            del pending[:size]
+    if pending:
+        yield bytes(pending)
+
+
+class PromisedBody:
+    """The chunks of a body, watched against what was promised of it: its size and, where known, its sha256 (hex)."""
+
+    def __init__(self, what: str, chunks: Iterable[bytes], *, size_bytes: int, sha256: str | None) -> None:
+        self._what, self._chunks = what, chunks
+        self._promised_bytes, self._promised_sha256 = size_bytes, sha256
+        self._seen_bytes, self._seen = 0, hashlib.sha256()
+
+    def __iter__(self) -> Iterator[bytes]:
+        """Each chunk once; ends at the first one that goes beyond the promised size."""
+        for chunk in self._chunks:
+            self._seen_bytes += len(chunk)
+            self._seen.update(chunk)
+            yield chunk
+            if self._seen_bytes > self._promised_bytes:
+                return
+
+    def verify(self) -> str:
+        """The sha256 (hex) of the chunks that were iterated; DigestMismatch where a promise was not kept."""
+        seen = self._seen.hexdigest()
+        if self._seen_bytes != self._promised_bytes or self._promised_sha256 not in (None, seen):
+            raise DigestMismatch(
+                self._what,
+                expected=f"{self._promised_sha256 or 'any'} over {self._promised_bytes} bytes",
+                seen=f"{seen} over {self._seen_bytes} bytes",
+            )
+        return seen
