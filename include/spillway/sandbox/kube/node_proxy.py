@@ -1,0 +1,59 @@
+"""Pod logs, fetched from the node agent of the pod."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Mapping
+
+import aiohttp
+from aiohttp import web
+
+from spillway.sandbox.kube.resources import NODES, Object, name_of, namespace_of
+from spillway.sandbox.kube.status import ApiError, bad_request
+from spillway.sandbox.kube.store import Store
+
+
+class NodeProxy:
+    """Calls node agents over TLS with the client certificate that they expect."""
+
+    def __init__(self, store: Store, tls: ssl.SSLContext) -> None:
+        self._store, self._tls = store, tls
+        self._session: aiohttp.ClientSession | None = None
+
+    async def logs(self, request: web.Request, pod: Object, query: Mapping[str, str]) -> web.StreamResponse:
+        """The container's log as the agent streams it. Raises ApiError where it is not there or can't be had."""
+        containers = [c["name"] for c in pod["spec"]["containers"] + (pod["spec"].get("initContainers") or [])]
+        container = query.get("container") or containers[0]
+        if container not in containers:
+            raise bad_request(f"container {container} is not valid for pod {name_of(pod)}")
+        if not pod["spec"].get("nodeName"):
+            raise bad_request(f'container "{container}" in pod "{name_of(pod)}" is waiting to start: not scheduled')
+        url = f"{self._address(pod)}/containerLogs/{namespace_of(pod)}/{name_of(pod)}/{container}"
+        parameters = {key: value for key, value in query.items() if key != "container"}
+        if self._session is None:
+            self._session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=None, sock_connect=5))
+        try:
+            async with self._session.get(url, params=parameters, ssl=self._tls) as answer:
+                if answer.status != 200:
+                    reason = "NotFound" if answer.status == 404 else "BadRequest"
+                    raise ApiError(answer.status, reason, await answer.text())
+                response = web.StreamResponse(headers={"Content-Type": "text/plain"})
+                await response.prepare(request)
+                async for chunk in answer.content.iter_any():
+                    await response.write(chunk)
+                return response
+        except aiohttp.ClientConnectorError as problem:
+            raise ApiError(500, "InternalError", f'Get "{url}": {problem}') from problem
+
+    def _address(self, pod: Object) -> str:
+        node = self._store.get(NODES, None, pod["spec"]["nodeName"])
+        addresses = node.get("status", {}).get("addresses") or []
+        host = next((a["address"] for a in addresses if a["type"] == "InternalIP"), None)
+        port = node.get("status", {}).get("daemonEndpoints", {}).get("kubeletEndpoint", {}).get("Port")
+        if host is None or port is None:
+            raise ApiError(500, "InternalError", f"node {name_of(node)} has told no address to fetch logs from")
+        return f"https://{host}:{port}"
+
+    async def close(self) -> None:
+        if self._session is not None:
+            await self._session.close()

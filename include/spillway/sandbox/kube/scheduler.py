@@ -1,0 +1,129 @@
+"""First-fit scheduling: the oldest pending pod goes to the first node, by name, that can hold it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
+from typing import Any
+
+from spillway.sandbox.kube.admission import NOT_READY
+from spillway.sandbox.kube.objects import Objects
+from spillway.sandbox.kube.quantities import quantity, requests
+from spillway.sandbox.kube.resources import NODES, PODS, Object, condition, is_terminal, name_of, set_condition
+
+_AFFINITY = "node(s) didn't match Pod's node affinity/selector"
+_SCHEDULER = "default-scheduler"
+
+
+def schedule(objects: Objects) -> None:
+    """Bind every pending pod that fits; tell each other one, in its PodScheduled condition, why it does not."""
+    store = objects.store
+    pods = store.list(PODS)
+    nodes = store.list(NODES)
+    free = {name_of(node): _free(node, pods) for node in nodes}
+    waiting = [pod for pod in pods if _waits(pod)]
+    for pod in sorted(waiting, key=lambda pod: (-pod["spec"]["priority"], pod["metadata"]["creationTimestamp"])):
+        refusals = {name_of(node): refuse(pod, node, free[name_of(node)]) for node in nodes}
+        chosen = next((name for name, reasons in refusals.items() if not reasons), None)
+        if chosen is None:
+            _tell(objects, pod, explain(refusals))
+            continue
+        objects.bind(pod, chosen)
+        for resource, amount in requests(pod).items():
+            free[chosen][resource] = free[chosen].get(resource, Decimal(0)) - amount
+
+
+def explain(refusals: Mapping[str, Sequence[str]]) -> str:
+    """``0/2 nodes are available: 2 Insufficient nvidia.com/gpu.``"""
+    if not refusals:
+        return "no nodes available to schedule pods"
+    counts = Counter(reason for reasons in refusals.values() for reason in reasons)
+    listed = ", ".join(f"{count} {reason}" for reason, count in sorted(counts.items()))
+    return f"0/{len(refusals)} nodes are available: {listed}."
+
+
+def refuse(pod: Object, node: Object, free: Mapping[str, Decimal]) -> list[str]:
+    """Why the node can't take the pod; empty where it can."""
+    spec = pod["spec"]
+    unschedulable = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
+    if node["spec"].get("unschedulable") and not tolerations(pod, unschedulable):
+        return ["node(s) were unschedulable"]
+    ready = condition(node, "Ready")
+    if ready is None or ready["status"] != "True":
+        return [f"node(s) had untolerated taint {{{NOT_READY}: }}"]
+    labels = node["metadata"].get("labels") or {}
+    selected = all(labels.get(key) == value for key, value in (spec.get("nodeSelector") or {}).items())
+    if not selected or not _affinity(spec, labels):
+        return [_AFFINITY]
+    for taint in node["spec"].get("taints") or []:
+        if taint["effect"] in {"NoSchedule", "NoExecute"} and not tolerations(pod, taint):
+            return [f"node(s) had untolerated taint {{{taint['key']}: {taint.get('value', '')}}}"]
+    lacking = [name for name, amount in requests(pod).items() if amount > free.get(name, Decimal(0))]
+    return ["Too many pods" if name == "pods" else f"Insufficient {name}" for name in lacking]
+
+
+def tolerations(pod: Object, taint: Object) -> list[Object]:
+    """The pod's tolerations that match the taint."""
+    return [
+        toleration
+        for toleration in pod["spec"].get("tolerations") or []
+        if toleration.get("key") in {None, "", taint["key"]}
+        and toleration.get("effect") in {None, "", taint["effect"]}
+        and (toleration.get("operator") == "Exists" or toleration.get("value", "") == taint.get("value", ""))
+    ]
+
+
+def _waits(pod: Object) -> bool:
+    spec = pod["spec"]
+    gone = pod["metadata"].get("deletionTimestamp") or is_terminal(pod)
+    held = spec.get("schedulingGates") or spec["schedulerName"] != _SCHEDULER
+    return not (spec.get("nodeName") or gone or held)
+
+
+def _free(node: Object, pods: Sequence[Object]) -> dict[str, Decimal]:
+    allocatable = node.get("status", {}).get("allocatable") or {}
+    free = {name: quantity(amount) for name, amount in allocatable.items()}
+    for pod in pods:
+        if pod["spec"].get("nodeName") == name_of(node) and not is_terminal(pod):
+            for name, amount in requests(pod).items():
+                free[name] = free.get(name, Decimal(0)) - amount
+    return free
+
+
+def _affinity(spec: Object, labels: Mapping[str, str]) -> bool:
+    required = ((spec.get("affinity") or {}).get("nodeAffinity") or {}).get(
+        "requiredDuringSchedulingIgnoredDuringExecution"
+    )
+    if not required:
+        return True
+    return any(
+        all(_expression(expression, labels) for expression in term.get("matchExpressions") or [])
+        for term in required["nodeSelectorTerms"]
+    )
+
+
+def _expression(expression: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
+    value, values = labels.get(expression["key"]), expression.get("values") or []
+    match expression["operator"]:
+        case "In":
+            return value in values
+        case "NotIn":
+            return value not in values
+        case "Exists":
+            return value is not None
+        case "DoesNotExist":
+            return value is None
+        case "Gt":
+            return value is not None and int(value) > int(values[0])
+        case _:
+            return value is not None and int(value) < int(values[0])
+
+
+def _tell(objects: Objects, pod: Object, message: str) -> None:
+    now = objects.now()
+    told = condition(pod, "PodScheduled")
+    if told and told.get("message") == message:
+        return
+    pod = objects.edit(pod, lambda new: set_condition(new, "PodScheduled", "False", "Unschedulable", message, now=now))
+    objects.event(pod, "Warning", "FailedScheduling", message, _SCHEDULER)

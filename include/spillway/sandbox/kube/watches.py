@@ -1,0 +1,91 @@
+"""A watch: what changed since a revision, as a stream of JSON lines that never skips or repeats a change."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+
+from spillway.sandbox.kube.resources import Object, Resource, namespace_of
+from spillway.sandbox.kube.selectors import Matcher
+from spillway.sandbox.kube.status import ApiError
+from spillway.sandbox.kube.store import Change, Store
+
+BOOKMARK_SECONDS = 10.0
+_POLL_SECONDS = 2.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WatchRequest:
+    """``since`` is None where the client wants the present objects first; ``shown`` turns an object into its answer."""
+
+    resource: Resource
+    namespace: str | None
+    matchers: tuple[Matcher, ...]
+    since: int | None
+    send_initial: bool
+    bookmarks: bool
+    timeout_seconds: float
+    shown: Callable[[Object], Object]
+
+    def matches(self, obj: Object | None) -> bool:
+        if obj is None or self.namespace not in {None, namespace_of(obj)}:
+            return False
+        return all(matches(obj) for matches in self.matchers)
+
+
+async def watch(store: Store, request: WatchRequest) -> AsyncIterator[bytes]:
+    """Lines to send; an empty one now and then lets the caller see that its client is gone."""
+    ends = time.monotonic() + request.timeout_seconds
+    revision = store.revision if request.since is None else request.since
+    if request.since is None or request.send_initial:
+        revision = store.revision
+        for obj in store.list(request.resource, request.namespace, *request.matchers):
+            yield _line("ADDED", request.shown(obj))
+        if request.bookmarks:
+            yield _bookmark(request, revision, initial_end=True)
+    told = time.monotonic()
+    while time.monotonic() < ends:
+        try:
+            changes = store.changes_after(revision)
+        except ApiError as problem:
+            yield _line("ERROR", problem.body())
+            return
+        for change in changes:
+            revision = change.revision
+            if line := _event(request, change):
+                yield line
+        if request.bookmarks and time.monotonic() - told > BOOKMARK_SECONDS:
+            told = time.monotonic()
+            yield _bookmark(request, revision)
+        if store.revision == revision:
+            await store.changed(min(_POLL_SECONDS, max(ends - time.monotonic(), 0.01)))
+        yield b""
+    if request.bookmarks:
+        yield _bookmark(request, revision)
+
+
+def _event(request: WatchRequest, change: Change) -> bytes | None:
+    """A change as the client's selector sees it: an object that leaves the selection is deleted for it."""
+    if change.resource is not request.resource:
+        return None
+    was = request.matches(change.previous)
+    if change.kind != "DELETED" and request.matches(change.obj):
+        return _line("MODIFIED" if was else "ADDED", request.shown(change.obj))
+    if not was or change.previous is None:
+        return None
+    last = {**change.previous, "metadata": {**change.previous["metadata"], "resourceVersion": str(change.revision)}}
+    return _line("DELETED", request.shown(last))
+
+
+def _bookmark(request: WatchRequest, revision: int, *, initial_end: bool = False) -> bytes:
+    metadata: Object = {"resourceVersion": str(revision), "creationTimestamp": None}
+    if initial_end:
+        metadata["annotations"] = {"k8s.io/initial-events-end": "true"}
+    kind = request.resource
+    return _line("BOOKMARK", {"kind": kind.kind, "apiVersion": kind.group_version, "metadata": metadata})
+
+
+def _line(kind: str, obj: Object) -> bytes:
+    return json.dumps({"type": kind, "object": obj}).encode() + b"\n"
