@@ -1,0 +1,138 @@
+"""Requests to a Kubernetes API, and the one place where its failures become errors of Spillway."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from spillway.clouds.facts import Json
+from spillway.errors import AccessDenied, RequestRefused, Unreachable
+
+CONNECT_SECONDS = 5.0
+READ_SECONDS = 20.0
+PAGE_SIZE = 500
+
+
+class ApiRefusal(RequestRefused):
+    """A 4xx answer that is neither about credentials nor about load; ``status`` is its code."""
+
+    def __init__(self, endpoint: str, request: str, problem: str, *, status: int) -> None:
+        super().__init__(endpoint, request, problem)
+        self.status = status
+
+
+class KubernetesApi:
+    """Plain JSON from and to one API, through an ``ApiClient`` of the official client.
+
+    Every method raises Unreachable (5xx, 429, no or no proper answer), AccessDenied (401, 403) or ApiRefusal. Nothing
+    is repeated: whoever polls decides when to ask again.
+    """
+
+    def __init__(self, api_client: Any, *, endpoint: str) -> None:
+        self.endpoint = endpoint
+        self._client = api_client
+        # By default a 429 would be slept on inside the call for as long as the server asks, whatever its time-out.
+        api_client.rest_client.pool_manager.connection_pool_kw["retries"] = False
+
+    def json(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, Any] | None = None,
+        *,
+        body: Json | None = None,
+        content_type: str = "application/json",
+    ) -> Any:
+        """The decoded answer."""
+        answer = self.bytes(method, path, query, body=body, content_type=content_type)
+        try:
+            return json.loads(answer)
+        except ValueError as problem:
+            raise Unreachable(
+                self.endpoint, f"{method} {path} was not answered with JSON: {answer[:80]!r}"
+            ) from problem
+
+    def bytes(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, Any] | None = None,
+        *,
+        body: Json | None = None,
+        content_type: str = "application/json",
+    ) -> bytes:
+        """The answer as it was sent."""
+        from kubernetes.client.exceptions import ApiException
+        from urllib3.exceptions import HTTPError
+
+        try:
+            answer = self._client.call_api(
+                path,
+                method,
+                query_params=list((query or {}).items()),
+                header_params={"Accept": "application/json, */*", "Content-Type": content_type},
+                body=body,
+                auth_settings=["BearerToken"],
+                _preload_content=False,
+                _request_timeout=(CONNECT_SECONDS, READ_SECONDS),
+            )
+            return bytes(answer.data)
+        except ApiException as problem:
+            raise self._error(f"{method} {path}", problem) from problem
+        except (HTTPError, OSError) as problem:
+            raise Unreachable(self.endpoint, f"{method} {path}: {_first_line(str(problem))}") from problem
+
+    def items(self, path: str, query: Mapping[str, Any] | None = None) -> list[Json]:
+        """Every object of a list.
+
+        Read page by page; where a page comes too late and the server has forgotten the moment it listed, the whole
+        list is read anew in one answer.
+        """
+        asked: dict[str, Any] = {**(query or {}), "limit": PAGE_SIZE}
+        found: list[Json] = []
+        while True:
+            try:
+                page = self.json("GET", path, asked)
+            except ApiRefusal as refusal:
+                if refusal.status != 410 or "continue" not in asked:
+                    raise
+                return list(self.json("GET", path, query)["items"])
+            found += page["items"]
+            following = (page.get("metadata") or {}).get("continue")
+            if not following:
+                return found
+            asked["continue"] = following
+
+    def _error(self, request: str, problem: Any) -> Exception:
+        status, text = problem.status or 0, _message(problem)
+        if status == 401:
+            return AccessDenied(self.endpoint, f"401 {text}", fix="renew the token or certificate of its Connection")
+        if status == 403:
+            fix = "grant the Connection's identity this right in the cluster (see docs/clusters.md)"
+            return AccessDenied(self.endpoint, f"403 {text}", fix=fix)
+        if status == 429 or status >= 500 or status < 400:
+            pause = _retry_after_seconds(problem.headers)
+            return Unreachable(self.endpoint, f"{request}: {status or 'TLS'} {text}", retry_after_seconds=pause)
+        return ApiRefusal(self.endpoint, request, f"{status} {text}", status=status)
+
+
+def _message(problem: Any) -> str:
+    try:
+        return str(json.loads(problem.body)["message"])
+    except (ValueError, TypeError, KeyError):
+        return _first_line(str(problem.body or problem.reason))
+
+
+def _first_line(text: str) -> str:
+    return " ".join(text.split())[:300]
+
+
+def _retry_after_seconds(headers: Mapping[str, str] | None) -> float | None:
+    """The pause that the server asks for; Kubernetes always gives seconds, other forms are not understood."""
+    try:
+        seconds = float((headers or {}).get("Retry-After", "nan"))
+    except ValueError:
+        return None
+    return seconds if math.isfinite(seconds) and seconds >= 0 else None

@@ -1,0 +1,230 @@
+"""A cluster through its Kubernetes API."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from spillway.clouds.api import ApiRefusal, KubernetesApi
+from spillway.clouds.base import ATTEMPT_LABEL, OWNED_LABEL, LogLines
+from spillway.clouds.facts import (
+    TRAINER_CONTAINER,
+    Json,
+    NodeCondition,
+    moment,
+    node_condition,
+    node_state,
+    pod_state,
+    pod_use,
+)
+from spillway.errors import ConfigError, LaunchRefused, Missing
+from spillway.model import Cluster, ClusterState, PodPhase, PodState
+
+LOG_BYTES = 4 << 20
+"""The most that one call gives; the rest comes with the next one."""
+
+_COLLECTIONS = {"Secret": "secrets", "ConfigMap": "configmaps", "Service": "services"}
+_MERGE_PATCH = "application/merge-patch+json"
+_log = logging.getLogger(__name__)
+
+
+class KubernetesCluster:
+    """A ``ClusterClient`` on the official client.
+
+    ``state`` remembers on which node each pod was last seen, because a pod that is gone no longer says so.
+    """
+
+    def __init__(self, *, cluster: Cluster, api_client: Any) -> None:
+        self._cluster = cluster
+        self._api = KubernetesApi(api_client, endpoint=f"cluster '{cluster.name}'")
+        self._pods = f"/api/v1/namespaces/{cluster.namespace}/pods"
+        self._last_node: dict[str, str] = {}
+
+    @property
+    def cluster(self) -> Cluster:
+        return self._cluster
+
+    def describe(self) -> ClusterState:
+        nodes = [node_state(node, self._cluster.pools) for node in self._api.items("/api/v1/nodes")]
+        live = {"fieldSelector": "status.phase!=Succeeded,status.phase!=Failed"}
+        uses = [pod_use(pod) for pod in self._api.items("/api/v1/pods", live)]
+        return ClusterState(
+            cluster=self._cluster, nodes=tuple(nodes), pods=tuple(use for use in uses if use is not None)
+        )
+
+    def launch(self, manifest: Mapping[str, Any]) -> PodState:
+        name = manifest["metadata"]["name"]
+        try:
+            pod = self._api.json("POST", self._pods, body=manifest)
+            _log.info("launched pod %s on cluster %s", name, self._cluster.name)
+        except ApiRefusal as refusal:
+            if refusal.status == 404:
+                raise self._no_namespace() from refusal
+            if refusal.status != 409:
+                raise LaunchRefused(f"cluster '{self._cluster.name}' refused pod '{name}': {refusal}") from refusal
+            pod = self._adopt(name, manifest["metadata"]["labels"][ATTEMPT_LABEL])
+        return self._with_node(pod)
+
+    def state(self, pod_name: str) -> PodState:
+        try:
+            return self._with_node(self._api.json("GET", f"{self._pods}/{pod_name}"))
+        except ApiRefusal as refusal:
+            if refusal.status != 404:
+                raise
+        node = self._last_node.get(pod_name)
+        last = self._node(node) if node else None
+        return PodState(
+            name=pod_name,
+            phase=PodPhase.GONE,
+            cluster=self._cluster.name,
+            node=node,
+            node_exists=last.exists if last else None,
+            node_ready=last.ready if last else None,
+            node_changed_at=last.changed_at if last else None,
+            node_deleted=last.leaving if last else False,
+        )
+
+    def stop(self, pod_name: str, *, grace: timedelta) -> None:
+        # Zero would take the object away at once, while its container may still run.
+        seconds = max(1, int(grace.total_seconds()))
+        try:
+            self._api.json("DELETE", f"{self._pods}/{pod_name}", {"gracePeriodSeconds": seconds})
+        except ApiRefusal as refusal:
+            if refusal.status != 404:
+                raise
+
+    def logs(self, pod_name: str, *, since: datetime | None = None, tail: int | None = None) -> LogLines:
+        query: dict[str, Any] = {"container": TRAINER_CONTAINER, "timestamps": "true", "limitBytes": LOG_BYTES}
+        if since is not None:
+            query["sinceTime"] = since.astimezone(UTC).isoformat().replace("+00:00", "Z")
+        if tail is not None:
+            query["tailLines"] = tail
+        try:
+            body = self._api.bytes("GET", f"{self._pods}/{pod_name}/log", query)
+        except ApiRefusal as refusal:
+            if refusal.status in {400, 404}:  # not started yet, or gone
+                return LogLines(lines=(), until=since)
+            raise
+        return _new_lines(body, since)
+
+    def apply(self, objects: Sequence[Mapping[str, Any]]) -> None:
+        for item in objects:
+            self._apply_one(item)
+
+    def owned(self) -> tuple[PodState, ...]:
+        nodes = {node["metadata"]["name"]: node_condition(node) for node in self._api.items("/api/v1/nodes")}
+        pods = self._api.items(self._pods, {"labelSelector": f"{OWNED_LABEL}=true"})
+        return tuple(self._read(pod, nodes) for pod in pods)
+
+    def _read(self, pod: Json, nodes: Mapping[str, NodeCondition]) -> PodState:
+        name = pod["spec"].get("nodeName")
+        condition = nodes.get(name, NodeCondition(exists=False)) if name else None
+        return pod_state(pod, condition, cluster=self._cluster.name)
+
+    def _adopt(self, name: str, attempt: str) -> Json:
+        pod: Json = self._api.json("GET", f"{self._pods}/{name}")
+        labels = pod["metadata"].get("labels") or {}
+        if labels.get(ATTEMPT_LABEL) != attempt:
+            raise LaunchRefused(
+                f"cluster '{self._cluster.name}' already has a pod '{name}' in namespace '{self._cluster.namespace}' "
+                f"(uid {pod['metadata']['uid']}, labels {labels}) that is not of attempt '{attempt}'; it was left "
+                "alone: remove it, or give the run another name"
+            )
+        return pod
+
+    def _with_node(self, pod: Json) -> PodState:
+        node = pod["spec"].get("nodeName")
+        if node:
+            self._last_node[pod["metadata"]["name"]] = node
+        state = pod_state(pod, self._node(node) if node else None, cluster=self._cluster.name)
+        if state.container_reason == "ImagePullBackOff" and state.container_message.endswith('"'):
+            return self._with_pull_error(state)
+        return state
+
+    def _node(self, name: str) -> NodeCondition:
+        try:
+            return node_condition(self._api.json("GET", f"/api/v1/nodes/{name}"))
+        except ApiRefusal as refusal:
+            if refusal.status == 404:
+                return node_condition(None)
+            raise
+
+    def _with_pull_error(self, state: PodState) -> PodState:
+        """During back-off older nodes no longer say why the pull failed; their last event does."""
+        query = {"fieldSelector": f"involvedObject.uid={state.uid}"}
+        events = self._api.items(f"/api/v1/namespaces/{self._cluster.namespace}/events", query)
+        failures = [event for event in events if (event.get("message") or "").startswith("Failed to pull image")]
+        if not failures:
+            return state
+        newest = max(failures, key=lambda event: event.get("lastTimestamp") or event.get("eventTime") or "")
+        return replace(state, container_message=f"{state.container_message}: {newest['message']}")
+
+    def _apply_one(self, item: Mapping[str, Any]) -> None:
+        kind, name = item["kind"], item["metadata"]["name"]
+        collection = f"/api/v1/namespaces/{self._cluster.namespace}/{_COLLECTIONS[kind]}"
+        for attempt in range(2):
+            try:
+                if kind == "Service":  # its address is assigned by the cluster and must stay
+                    self._api.json("PATCH", f"{collection}/{name}", body=item, content_type=_MERGE_PATCH)
+                else:
+                    self._api.json("PUT", f"{collection}/{name}", body=item)
+                return
+            except ApiRefusal as refusal:
+                if refusal.status != 404:
+                    raise
+            try:
+                self._api.json("POST", collection, body=item)
+                return
+            except ApiRefusal as refusal:
+                if refusal.status == 404:
+                    raise self._no_namespace() from refusal
+                if refusal.status != 409 or attempt:  # 409 once: somebody else created it just now
+                    raise
+
+    def _no_namespace(self) -> Missing:
+        return Missing("namespace", self._cluster.namespace, f"cluster '{self._cluster.name}'", fix="create it")
+
+
+def client_from_kubeconfig(config: Mapping[str, Any], context: str | None = None) -> Any:
+    """An ``ApiClient`` of the official client for one context, independent of any process-wide default.
+
+    Raises:
+        ConfigError: the kubeconfig has another shape, or the context does not exist.
+    """
+    from kubernetes.client import Configuration
+    from kubernetes.config import ConfigException, new_client_from_config_dict
+
+    own = type.__call__(Configuration)  # the class otherwise copies the default that other clusters may have set
+    try:
+        return new_client_from_config_dict(dict(config), context, persist_config=False, client_configuration=own)
+    except (ConfigException, OSError, KeyError, TypeError, ValueError) as problem:
+        raise ConfigError("kubeconfig", f"context '{context}'" if context else "", str(problem)) from problem
+
+
+def _new_lines(body: bytes, since: datetime | None) -> LogLines:
+    """The lines after ``since``, without the time that each begins with.
+
+    The API reads ``sinceTime`` in whole seconds and so gives lines again; their own times tell which.
+    """
+    text = body.decode(errors="replace")
+    if len(body) >= LOG_BYTES:  # the last line may be cut; it comes whole with the next call
+        text = text[: text.rfind("\n") + 1]
+    lines, until = [], since
+    for line in text.split("\n"):
+        stamp, _, content = line.partition(" ")
+        at = _stamp(stamp)
+        if at is not None and (since is None or at > since):
+            lines.append(content)
+            until = at
+    return LogLines(lines=tuple(lines), until=until)
+
+
+def _stamp(text: str) -> datetime | None:
+    """The time that a line begins with; None for what the node says itself, such as that the file is gone."""
+    try:
+        return moment(text)
+    except ValueError:
+        return None
