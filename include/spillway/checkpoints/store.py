@@ -33,7 +33,6 @@ from spillway.errors import (
     CorruptCheckpoint,
     DigestMismatch,
     Fenced,
-    ForeignCheckpoint,
     Missing,
     NoValidCheckpoint,
     PreconditionFailed,
@@ -204,8 +203,8 @@ class CheckpointStore:
         for entry in reversed(head.committed):
             try:
                 manifest = self.manifest(entry)
-            except (CorruptCheckpoint, ForeignCheckpoint) as problem:
-                rejected.append(f"step {entry.step} of attempt {entry.attempt}: {problem}")
+            except CorruptCheckpoint as corrupt:
+                rejected.append(f"step {entry.step} of attempt {entry.attempt}: {corrupt.problem}")
                 continue
             problems = [found for part in manifest.parts if (found := self.parts.problem(part))]
             if not problems:

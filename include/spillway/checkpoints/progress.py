@@ -1,0 +1,42 @@
+"""How far an attempt has come: a small object beside its checkpoints, written by the trainer, read by whoever watches.
+
+It is written at the first step and with each checkpoint, so it survives the pod, its node and its log.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from spillway.checkpoints.layout import progress_key
+from spillway.errors import Missing
+from spillway.stores.base import ObjectStore, read_all
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """``step`` is the newest one known to have run; ``first_step`` is where the attempt began."""
+
+    first_step: int
+    step: int
+    total_steps: int
+    loss: float | None
+    at: str
+
+
+def read_progress(store: ObjectStore, run: str, attempt: int) -> Progress | None:
+    """The attempt's progress; None where it has not run its first step, or where the object is not one of ours."""
+    try:
+        found: Any = json.loads(read_all(store, progress_key(run, attempt)))
+        return Progress(
+            first_step=int(found["first_step"]),
+            step=int(found["step"]),
+            total_steps=int(found["total_steps"]),
+            loss=None if found.get("loss") is None else float(found["loss"]),
+            at=str(found["at"]),
+        )
+    except Missing:
+        return None
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None
