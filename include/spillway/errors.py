@@ -20,6 +20,7 @@
     ├── DiskFull                no room on a local disk for bytes that must be written
     ├── ResidencyRefused        bytes that may not leave their site
     ├── DeletesRefused          a sync would delete more than its guard allows
+    ├── SyncIncomplete          a dataset of which some objects could not be copied
     ├── IncompleteListing       a listing that cannot be trusted to be whole
     ├── CapacityNever           no declared capacity can ever hold the job
     ├── LaunchRefused           a gate refused to start a pod
@@ -207,6 +208,16 @@ class ResidencyRefused(SpillwayError):
 
 class DeletesRefused(SpillwayError):
     """A sync would delete more than its guard allows; nothing was deleted."""
+
+
+class SyncIncomplete(SpillwayError):
+    """A dataset of which some objects could not be copied; what was copied is kept, the next sync goes on from there."""
+
+    retry_helps = True
+
+    def __init__(self, dataset: str, where: str, *, failed: int, first: str) -> None:
+        super().__init__(f"dataset '{dataset}' is not whole at {where}: {failed} objects failed, the first: {first}")
+        self.dataset, self.where, self.failed = dataset, where, failed
 
 
 class IncompleteListing(SpillwayError):

@@ -49,6 +49,18 @@ class ReservationStore:
             else:
                 _require_job(connection, run, job, self.database.endpoint)
 
+    def job(self, run: str) -> JobSpec:
+        """The job that the run was opened with.
+
+        Raises:
+            Missing: the run was not opened.
+        """
+        with self.database.reading() as connection:
+            found = fetch_job(connection, run)
+        if found is None:
+            raise Missing("run", run, self.database.endpoint)
+        return found
+
     def origin(self, run: str) -> Mapping[str, Any]:
         """What asked for the run.
 
