@@ -183,17 +183,17 @@ def _weights(written: Any) -> Mapping[str, Decimal]:
     return weights
 
 
+def _shares_fit(quotas: dict[str, QuotaEntry]) -> dict[str, QuotaEntry]:
+    for side in ("onprem", "cloud"):
+        total = sum(getattr(quota, side) for quota in quotas.values())
+        if total > 1:
+            raise notation.refused(f"the {side} shares add up to {total}, expected at most 1")
+    return quotas
+
+
 class PlacementEntry(Entry):
     weights: Annotated[dict[str, Decimal], BeforeValidator(_weights)]
-    quotas: dict[Text, QuotaEntry]
-
-    @model_validator(mode="after")
-    def _shares_fit(self) -> PlacementEntry:
-        for side in ("onprem", "cloud"):
-            total = sum(getattr(quota, side) for quota in self.quotas.values())
-            if total > 1:
-                raise notation.refused(f"the {side} shares of the quotas add up to {total}, expected at most 1")
-        return self
+    quotas: Annotated[dict[Text, QuotaEntry], AfterValidator(_shares_fit)]
 
     def policy(self) -> PlacementPolicy:
         quotas = {department: QuotaShare(**dict(quota)) for department, quota in self.quotas.items()}
