@@ -64,6 +64,16 @@ class KubernetesApi:
         content_type: str = "application/json",
     ) -> bytes:
         """The answer as it was sent."""
+        return bytes(self._answer(method, path, query, body=body, content_type=content_type).data)
+
+    def headers(self, method: str, path: str) -> Mapping[str, str]:
+        """The headers of the answer."""
+        answer = self._answer(method, path, None, body=None, content_type="application/json")
+        return dict(answer.headers)
+
+    def _answer(
+        self, method: str, path: str, query: Mapping[str, Any] | None, *, body: Json | None, content_type: str
+    ) -> Any:
         from kubernetes.client.exceptions import ApiException
         from urllib3.exceptions import HTTPError
 
@@ -78,7 +88,8 @@ class KubernetesApi:
                 _preload_content=False,
                 _request_timeout=(CONNECT_SECONDS, READ_SECONDS),
             )
-            return bytes(answer.data)
+            answer.read(cache_content=True)  # within the try: the body may break off too
+            return answer
         except ApiException as problem:
             raise self._error(f"{method} {path}", problem) from problem
         except (HTTPError, OSError) as problem:

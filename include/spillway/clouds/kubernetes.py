@@ -6,6 +6,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from email.utils import parsedate_to_datetime
 from typing import Any
 
 from spillway.clouds.api import ApiRefusal, KubernetesApi
@@ -123,6 +124,20 @@ class KubernetesCluster:
         name = pod["spec"].get("nodeName")
         condition = nodes.get(name, NodeCondition(exists=False)) if name else None
         return pod_state(pod, condition, cluster=self._cluster.name)
+
+    def namespace_exists(self) -> bool:
+        try:
+            self._api.json("GET", f"/api/v1/namespaces/{self._cluster.namespace}")
+        except ApiRefusal as refusal:
+            if refusal.status == 404:
+                return False
+            raise
+        return True
+
+    def server_time(self) -> datetime | None:
+        """The API's clock, to the second; None where a proxy left its header out."""
+        written = self._api.headers("GET", "/version").get("Date")
+        return parsedate_to_datetime(written) if written else None
 
     def _adopt(self, name: str, attempt: str) -> Json:
         pod: Json = self._api.json("GET", f"{self._pods}/{name}")
