@@ -11,6 +11,7 @@
     ├── PreconditionFailed      a conditional write lost its race
     ├── DigestMismatch          bytes are not what their digest promises
     ├── KeyRefused              a key that a store cannot hold exactly as it is
+    ├── StoreFull               a store that has no space left
     ├── Fenced                  a newer attempt owns the run
     ├── CorruptCheckpoint       a committed step whose bytes no longer match
     ├── CheckpointConflict      a step of an attempt that was written before, with other content
@@ -129,6 +130,14 @@ class KeyRefused(SpillwayError):
     def __init__(self, where: str, key: str, problem: str) -> None:
         super().__init__(f"{where} cannot hold the key {key!r}: {problem}; rename the object at its source")
         self.where, self.key, self.problem = where, key, problem
+
+
+class StoreFull(SpillwayError):
+    """A store that has no space left; what was being written is not visible."""
+
+    def __init__(self, where: str, problem: str) -> None:
+        super().__init__(f"{where} is full: {problem}; free or add space and run it again")
+        self.where, self.problem = where, problem
 
 
 class Fenced(SpillwayError):
