@@ -1,0 +1,26 @@
+"""Two registries, and a repository of its own for every test."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from uuid import uuid4
+
+import pytest
+
+from spillway.registries.http import HttpRegistry
+from spillway.testing.registry_server import RegistryServer
+
+
+@pytest.fixture
+def repository() -> str:
+    return f"train/{uuid4().hex}"
+
+
+@pytest.fixture
+def onprem(registries: Mapping[str, RegistryServer]) -> HttpRegistry:
+    return registries["onprem"].client()
+
+
+@pytest.fixture
+def cloud(registries: Mapping[str, RegistryServer]) -> HttpRegistry:
+    return registries["cloud"].client(prefix="mirror")

@@ -1,0 +1,284 @@
+"""Mirroring between two real registries."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+import urllib3
+
+from spillway.errors import DigestMismatch, Missing, PreconditionFailed, Unreachable
+from spillway.images import transfer
+from spillway.images.mirror import MirrorReport, image_tree, mirror, require_image
+from spillway.registries.base import Manifest
+from spillway.registries.content import blobs
+from spillway.registries.digest import digest_of
+from spillway.registries.http import HttpRegistry
+from spillway.registries.layout import LayoutRegistry
+from spillway.testing.images import put_image, put_index
+from spillway.testing.registry_server import RegistryServer
+
+MIB = 2**20
+
+
+def config_bytes(image: Manifest) -> int:
+    return blobs(image)[0].size_bytes
+
+
+def delete(server: RegistryServer, path: str) -> None:
+    """Remove a manifest or blob behind everybody's back."""
+    headers = urllib3.make_headers(basic_auth=f"{server.username}:{server.password}")
+    answer = urllib3.request("DELETE", f"{server.url}/v2/{path}", headers=headers)
+    assert answer.status == 202, answer.data
+
+
+def test_an_image_has_the_same_digest_on_both_sides(onprem: HttpRegistry, cloud: HttpRegistry, repository: str) -> None:
+    image = put_image(onprem, repository, "v1", layer=b"12345678")
+    report = mirror(onprem, cloud, repository=repository, reference="v1")
+    assert report == MirrorReport(
+        repository=repository,
+        reference="v1",
+        digest=image.digest,
+        manifests_copied=1,
+        blobs_copied=2,
+        bytes_copied=8 + config_bytes(image),
+    )
+    assert cloud.manifest(repository, "v1") == onprem.manifest(repository, "v1")
+    require_image(cloud, repository, image.digest)
+
+
+def test_a_second_run_moves_nothing(onprem: HttpRegistry, cloud: HttpRegistry, repository: str) -> None:
+    image = put_image(onprem, repository, "v1")
+    mirror(onprem, cloud, repository=repository, reference="v1")
+    assert mirror(onprem, cloud, repository=repository, reference="v1") == MirrorReport(
+        repository=repository, reference="v1", digest=image.digest, blobs_present=2
+    )
+
+
+def test_a_new_tag_moves_only_the_layers_that_are_new(
+    onprem: HttpRegistry, cloud: HttpRegistry, repository: str
+) -> None:
+    put_image(onprem, repository, "v1", layer=b"shared layer")
+    mirror(onprem, cloud, repository=repository, reference="v1")
+    second = put_image(onprem, repository, "v2", layer=b"shared layer")
+    report = mirror(onprem, cloud, repository=repository, reference="v2")
+    assert (report.blobs_present, report.blobs_copied, report.bytes_copied) == (1, 1, config_bytes(second))
+
+
+def test_an_index_arrives_whole_with_every_platform_and_attestation(
+    onprem: HttpRegistry, cloud: HttpRegistry, repository: str
+) -> None:
+    index = put_index(onprem, repository, "v1")
+    report = mirror(onprem, cloud, repository=repository, reference="v1")
+    assert (report.digest, report.manifests_copied) == (index.digest, 5)
+    assert list(image_tree(cloud, repository, index.digest)) == list(image_tree(onprem, repository, index.digest))
+    require_image(cloud, repository, index.digest)
+
+
+def test_a_tag_whose_index_lost_a_child_is_repaired(
+    registries: Mapping[str, RegistryServer], onprem: HttpRegistry, cloud: HttpRegistry, repository: str
+) -> None:
+    index = put_index(onprem, repository, "v1")
+    mirror(onprem, cloud, repository=repository, reference="v1")
+    arm64 = list(image_tree(onprem, repository, index.digest))[2]
+    delete(registries["cloud"], f"mirror/{repository}/manifests/{arm64.digest}")
+    report = mirror(onprem, cloud, repository=repository, reference="v1")
+    assert (report.manifests_copied, report.bytes_copied) == (1, 0)
+    assert cloud.manifest(repository, arm64.digest) == arm64
+
+
+def test_an_image_that_lost_a_layer_is_repaired(
+    registries: Mapping[str, RegistryServer], onprem: HttpRegistry, cloud: HttpRegistry, repository: str
+) -> None:
+    image = put_image(onprem, repository, "v1", layer=b"the lost layer")
+    mirror(onprem, cloud, repository=repository, reference="v1")
+    lost = digest_of(b"the lost layer")
+    delete(registries["cloud"], f"mirror/{repository}/blobs/{lost}")
+    report = mirror(onprem, cloud, repository=repository, reference="v1")
+    assert (report.blobs_copied, report.bytes_copied) == (1, len(b"the lost layer"))
+    require_image(cloud, repository, image.digest)
+
+
+def test_an_image_given_by_digest_arrives_without_a_tag(
+    onprem: HttpRegistry, cloud: HttpRegistry, repository: str
+) -> None:
+    image = put_image(onprem, repository, "v1")
+    mirror(onprem, cloud, repository=repository, reference=image.digest)
+    assert cloud.tags(repository) == ()
+    require_image(cloud, repository, image.digest)
+
+
+def test_an_unknown_tag_is_missing_and_the_error_names_the_ones_that_exist(
+    onprem: HttpRegistry, cloud: HttpRegistry, repository: str
+) -> None:
+    put_image(onprem, repository, "numpy2.4-py3.11")
+    put_image(onprem, repository, "other")
+    with pytest.raises(Missing) as caught:
+        mirror(onprem, cloud, repository=repository, reference="numpy2.3-py3.11")
+    assert str(caught.value) == (
+        f"image '{repository}:numpy2.3-py3.11' is not in {onprem.name}; "
+        "its tags: numpy2.4-py3.11, other. Did you mean 'numpy2.4-py3.11'?"
+    )
+    with pytest.raises(Missing, match="has no tags there"):
+        mirror(onprem, cloud, repository=f"{repository}-typo", reference="v1")
+
+
+def test_a_tag_that_has_another_digest_is_a_conflict_and_left_alone(
+    onprem: HttpRegistry, cloud: HttpRegistry, repository: str
+) -> None:
+    old = put_image(cloud, repository, "v1", layer=b"old")
+    new = put_image(onprem, repository, "v1", layer=b"new")
+    report = mirror(onprem, cloud, repository=repository, reference="v1")
+    assert (report.digest, report.conflict) == (new.digest, old.digest)
+    assert cloud.resolve(repository, "v1") == old.digest
+    require_image(cloud, repository, new.digest)
+
+
+def test_a_tag_that_may_be_moved_is_moved(onprem: HttpRegistry, cloud: HttpRegistry, repository: str) -> None:
+    put_image(cloud, repository, "v1", layer=b"old")
+    new = put_image(onprem, repository, "v1", layer=b"new")
+    report = mirror(onprem, cloud, repository=repository, reference="v1", move_tag=True)
+    assert (report.conflict, cloud.resolve(repository, "v1")) == (None, new.digest)
+
+
+class ImmutableLayout(LayoutRegistry):
+    """A registry whose tags are written once, as cloud registries can be told to; counts the refusals."""
+
+    refusals = 0
+
+    def put_manifest(self, repository: str, reference: str, manifest: Manifest) -> None:
+        if reference in self.tags(repository):
+            self.refusals += 1
+            raise PreconditionFailed(self.name, reference, "the tag may be written")
+        super().put_manifest(repository, reference, manifest)
+
+
+def test_the_same_digest_under_an_immutable_tag_is_a_success_without_a_push(tmp_path: Path) -> None:
+    source, destination = LayoutRegistry(tmp_path / "source"), ImmutableLayout(tmp_path / "destination")
+    put_image(source, "train", "v1")
+    for _ in range(2):
+        assert mirror(source, destination, repository="train", reference="v1", move_tag=True).conflict is None
+    assert destination.refusals == 0
+
+
+def test_another_digest_under_an_immutable_tag_is_a_conflict_even_if_tags_may_be_moved(tmp_path: Path) -> None:
+    source, destination = LayoutRegistry(tmp_path / "source"), ImmutableLayout(tmp_path / "destination")
+    old = put_image(destination, "train", "v1", layer=b"old")
+    put_image(source, "train", "v1", layer=b"new")
+    report = mirror(source, destination, repository="train", reference="v1", move_tag=True)
+    assert (report.conflict, destination.refusals) == (old.digest, 1)
+
+
+class LateTag(ImmutableLayout):
+    """Another mirror sets the tag between our look and our push."""
+
+    def resolve(self, repository: str, reference: str) -> str | None:
+        return None if reference == "v1" and self.refusals == 0 else super().resolve(repository, reference)
+
+
+def test_a_tag_that_appears_with_the_same_digest_between_look_and_push_is_a_success(tmp_path: Path) -> None:
+    source, destination = LayoutRegistry(tmp_path / "source"), LateTag(tmp_path / "destination")
+    image = put_image(source, "train", "v1")
+    put_image(destination, "train", "v1")
+    report = mirror(source, destination, repository="train", reference="v1")
+    assert (report.digest, report.conflict, destination.refusals) == (image.digest, None, 1)
+
+
+def test_a_dry_run_says_what_it_would_move_and_moves_nothing(
+    onprem: HttpRegistry, cloud: HttpRegistry, repository: str
+) -> None:
+    put_image(onprem, repository, "v1")
+    planned = mirror(onprem, cloud, repository=repository, reference="v1", dry_run=True)
+    assert (cloud.tags(repository), cloud.resolve(repository, planned.digest)) == ((), None)
+    done = mirror(onprem, cloud, repository=repository, reference="v1")
+    assert (planned.dry_run, planned.blobs_copied, planned.bytes_copied, planned.manifests_copied) == (
+        True,
+        done.blobs_copied,
+        done.bytes_copied,
+        done.manifests_copied,
+    )
+
+
+def test_a_layer_that_a_named_repository_has_is_mounted_and_not_moved(
+    onprem: HttpRegistry, cloud: HttpRegistry, repository: str
+) -> None:
+    base = f"{repository}-base"
+    put_image(cloud, base, "v1", layer=b"base layer")
+    image = put_image(onprem, repository, "v1", layer=b"base layer")
+    report = mirror(onprem, cloud, repository=repository, reference="v1", mount_from=[base])
+    assert (report.blobs_mounted, report.blobs_copied) == (2, 0)
+    require_image(cloud, repository, image.digest)
+
+
+def test_a_corrupt_layer_of_the_source_is_never_visible_at_the_destination(
+    tmp_path: Path, cloud: HttpRegistry, repository: str
+) -> None:
+    source = LayoutRegistry(tmp_path)
+    put_image(source, repository, "v1", layer=b"good bytes")
+    layer = tmp_path / repository / "blobs/sha256" / digest_of(b"good bytes").removeprefix("sha256:")
+    layer.write_bytes(b"evil bytes")
+    with pytest.raises(DigestMismatch, match="blob"):
+        mirror(source, cloud, repository=repository, reference="v1")
+    assert (cloud.tags(repository), cloud.has_blob(repository, digest_of(b"evil bytes"))) == ((), False)
+
+
+def test_a_destination_that_is_restarted_in_the_middle_delays_the_copy_only(
+    registries: Mapping[str, RegistryServer], onprem: HttpRegistry, cloud: HttpRegistry, repository: str
+) -> None:
+    image = put_image(onprem, repository, "v1", layer=random.Random(1).randbytes(16 * MIB))
+    outages: list[int] = []
+
+    def restart_once(done: int, total: int) -> None:
+        if done > 4 * MIB and not outages:
+            outages.append(done)
+            with registries["cloud"].outage():
+                pass
+
+    mirror(onprem, cloud, repository=repository, reference="v1", on_progress=restart_once)
+    assert len(outages) == 1
+    require_image(cloud, repository, image.digest)
+
+
+def test_a_copy_that_is_cut_off_leaves_no_image_and_the_next_run_completes_it(
+    registries: Mapping[str, RegistryServer],
+    onprem: HttpRegistry,
+    cloud: HttpRegistry,
+    repository: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(transfer, "RETRY_PAUSES_SECONDS", ())
+    image = put_image(onprem, repository, "v1", layer=random.Random(2).randbytes(16 * MIB))
+
+    def kill(done: int, total: int) -> None:
+        if done > 4 * MIB:
+            registries["cloud"].kill()
+
+    with pytest.raises(Unreachable, match="registry cloud"):
+        mirror(onprem, cloud, repository=repository, reference="v1", on_progress=kill)
+    registries["cloud"].start()
+    assert (cloud.tags(repository), cloud.resolve(repository, image.digest)) == ((), None)
+    report = mirror(onprem, cloud, repository=repository, reference="v1")
+    assert report.bytes_copied >= 16 * MIB
+    require_image(cloud, repository, image.digest)
+
+
+def test_progress_ends_at_the_bytes_of_the_report(onprem: HttpRegistry, cloud: HttpRegistry, repository: str) -> None:
+    put_image(onprem, repository, "v1", layer=random.Random(3).randbytes(3 * MIB))
+    seen: list[tuple[int, int]] = []
+    report = mirror(
+        onprem, cloud, repository=repository, reference="v1", on_progress=lambda done, total: seen.append((done, total))
+    )
+    assert max(seen) == (report.bytes_copied, report.bytes_copied)
+
+
+def test_two_mirrors_of_one_image_at_the_same_time_both_succeed(
+    onprem: HttpRegistry, cloud: HttpRegistry, repository: str
+) -> None:
+    index = put_index(onprem, repository, "v1")
+    with ThreadPoolExecutor(4) as threads:
+        reports = list(threads.map(lambda _: mirror(onprem, cloud, repository=repository, reference="v1"), range(4)))
+    assert {(report.digest, report.conflict) for report in reports} == {(index.digest, None)}
+    require_image(cloud, repository, index.digest)
