@@ -13,7 +13,8 @@ from sqlalchemy.exc import ArgumentError, DBAPIError
 from spillway.errors import ConfigError
 from spillway.ledger.failures import typed
 
-_LOCK_TIMEOUT_SECONDS = 60
+LOCK_TIMEOUT_SECONDS = 60
+HUNG_WRITER_SECONDS = 30  # shorter, so that those who wait get their turn
 _ADVISORY_LOCK = 0x5350494C  # "SPIL"; shared by every writer of one PostgreSQL database
 _EXPECTED = "expected 'sqlite:////absolute/path/ledger.db' or 'postgresql://user:password@host:5432/database'"
 
@@ -37,15 +38,15 @@ class Database:
         """The one writing transaction of the moment: what it reads stays true until it is committed.
 
         SQLite begins with its write lock. PostgreSQL waits for an advisory lock first, and each of its statements then
-        sees all that earlier writers committed; a writer that is lost in the middle is thrown out after the time-out.
+        sees all that earlier writers committed; a writer that hangs or is lost in the middle is thrown out.
         """
         with self.translated(), self._writer.begin() as connection:
             if connection.dialect.name == "postgresql":
-                connection.exec_driver_sql(f"SET LOCAL lock_timeout = '{_LOCK_TIMEOUT_SECONDS}s'")
                 connection.exec_driver_sql(
-                    f"SET LOCAL idle_in_transaction_session_timeout = '{_LOCK_TIMEOUT_SECONDS}s'"
+                    f"SET LOCAL lock_timeout = '{LOCK_TIMEOUT_SECONDS}s'; "
+                    f"SET LOCAL idle_in_transaction_session_timeout = '{HUNG_WRITER_SECONDS}s'; "
+                    f"SELECT pg_advisory_xact_lock({_ADVISORY_LOCK})"
                 )
-                connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_ADVISORY_LOCK})")
             yield connection
 
     @property
@@ -72,7 +73,9 @@ def parse(url: str) -> URL:
         raise ConfigError("ledger", "url", f"expected a database URL, got something else; {_EXPECTED}") from problem
     if parsed.drivername in ("sqlite", "sqlite+pysqlite"):
         if not parsed.database or not Path(parsed.database).is_absolute():
-            raise ConfigError("ledger", "url", f"got '{parsed}', which is not an absolute path; {_EXPECTED}")
+            raise ConfigError(
+                "ledger", "url", f"got the file '{parsed.database or ''}', which is not an absolute path; {_EXPECTED}"
+            )
         return parsed.set(drivername="sqlite+pysqlite")
     if parsed.drivername in ("postgres", "postgresql", "postgresql+psycopg2"):
         if not parsed.database:
@@ -107,7 +110,7 @@ def check_workers_reach(url: str, *, executor_is_local: bool) -> None:
 def _engine(url: URL) -> Engine:
     arguments: dict[str, Any]
     if url.get_backend_name() == "sqlite":
-        arguments = {"timeout": _LOCK_TIMEOUT_SECONDS}
+        arguments = {"timeout": LOCK_TIMEOUT_SECONDS}
     else:
         defaults = {"connect_timeout": 10, "application_name": "spillway"}
         arguments = {key: value for key, value in defaults.items() if key not in url.query}
@@ -122,6 +125,7 @@ def _prepare_sqlite(connection: Any, _record: Any) -> None:
     # The driver would begin on its own, later and without the write lock; see _begin_sqlite.
     connection.isolation_level = None
     connection.execute("PRAGMA foreign_keys = ON")
+    connection.execute("PRAGMA journal_mode = WAL")  # readers go on while one process writes
 
 
 def _begin_sqlite(connection: Connection) -> None:

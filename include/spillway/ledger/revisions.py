@@ -20,8 +20,6 @@ def upgrade(url: str) -> None:
         ConfigError: the URL is wrong, or a newer release has written this ledger.
     """
     database = Database(url)
-    if database.engine.dialect.name == "sqlite":
-        _use_write_ahead_log(database)
     # Alembic keeps the migration it runs in a module variable.
     with _one_at_a_time, database.writing() as connection:
         if _revision(connection, database.endpoint) != REVISION:
@@ -41,14 +39,6 @@ def check(database: Database) -> None:
         raise ConfigError(
             database.endpoint, "", f"{seen}, expected schema {REVISION}; run spillway.ledger.upgrade(url) once"
         )
-
-
-def _use_write_ahead_log(database: Database) -> None:
-    """Let readers go on while one process writes; the file remembers it."""
-    with database.translated(), database.engine.connect() as connection:
-        cursor = connection.connection.cursor()
-        cursor.execute("PRAGMA journal_mode = WAL")
-        cursor.close()
 
 
 def _revision(connection: Connection, endpoint: str) -> str | None:
