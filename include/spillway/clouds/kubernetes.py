@@ -215,7 +215,7 @@ def client_from_kubeconfig(config: Mapping[str, Any], context: str | None = None
     own = type.__call__(Configuration)  # the class otherwise copies the default that other clusters may have set
     try:
         return new_client_from_config_dict(dict(config), context, persist_config=False, client_configuration=own)
-    except (ConfigException, OSError, KeyError, TypeError, ValueError) as problem:
+    except (ConfigException, OSError, AttributeError, KeyError, TypeError, ValueError) as problem:
         raise ConfigError("kubeconfig", f"context '{context}'" if context else "", str(problem)) from problem
 
 

@@ -37,7 +37,7 @@ def merge_overrides(
                 f"pod_overrides.{field}",
                 f"expected no override, got {kept.get(field)!r}: the platform sets it to {value!r} and relies on it",
             )
-    grace = merged["spec"]["terminationGracePeriodSeconds"]
+    grace = merged["spec"].get("terminationGracePeriodSeconds")
     if not isinstance(grace, int) or grace < pod["spec"]["terminationGracePeriodSeconds"]:
         raise ConfigError(
             f"job '{job}'",

@@ -1,0 +1,262 @@
+"""The pod of an attempt, its Secrets, and what a job may override in it."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from spillway.clouds.base import ATTEMPT_LABEL, OWNED_LABEL, RUN_LABEL
+from spillway.clouds.pod import build_pod, grace_seconds, pull_secret, store_secret
+from spillway.errors import ConfigError, LaunchRefused
+from spillway.model import Attempt
+from spillway.testing.builders import attempt, job_spec, node_pool, onprem_cluster
+
+IMAGE = "registry.onprem:5000/train/digits@sha256:" + "a" * 64
+CLUSTER = onprem_cluster(pools=(node_pool(node_selector={"spillway.dev/pool": "a100"}),))
+
+
+def build(of: Attempt | None = None, **fields: Any) -> Mapping[str, Any]:
+    defaults: dict[str, Any] = {
+        "attempt": of or attempt(),
+        "cluster": CLUSTER,
+        "image": IMAGE,
+        "environment": {"SPILLWAY_RUN": "digits-7f3a"},
+        "store_secret": "spillway-store",
+        "pull_secret": "spillway-registry",
+    }
+    return build_pod(**(defaults | fields))
+
+
+def build_with(overrides: Mapping[str, Any]) -> Mapping[str, Any]:
+    return build(attempt(job=job_spec(pod_overrides=overrides)))
+
+
+def test_the_pod_of_an_attempt_is_always_the_same() -> None:
+    of = attempt(
+        job=job_spec(
+            command=("python", "-m", "digits", "--lr", "0.1"),
+            gpus_per_node=2,
+            cpu_cores=1.5,
+            memory_gib=4,
+            environment={"EPOCHS": "3", "SPILLWAY_RUN": "forged"},
+        )
+    )
+    assert build(of) == build(of)
+    assert build(of) == {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": "digits-7f3a-1",
+            "namespace": "training",
+            "labels": {
+                ATTEMPT_LABEL: "digits-7f3a-1",
+                RUN_LABEL: "digits-7f3a",
+                OWNED_LABEL: "true",
+                "app.kubernetes.io/managed-by": "spillway",
+            },
+        },
+        "spec": {
+            "restartPolicy": "Never",
+            "terminationGracePeriodSeconds": 30,
+            "automountServiceAccountToken": False,
+            "enableServiceLinks": False,
+            "nodeSelector": {"spillway.dev/pool": "a100"},
+            "tolerations": [
+                {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"},
+                {"key": "cloud.google.com/gke-spot", "operator": "Exists", "effect": "NoSchedule"},
+                {"key": "kubernetes.azure.com/scalesetpriority", "operator": "Exists", "effect": "NoSchedule"},
+                {
+                    "key": "node.kubernetes.io/not-ready",
+                    "operator": "Exists",
+                    "effect": "NoExecute",
+                    "tolerationSeconds": 30,
+                },
+                {
+                    "key": "node.kubernetes.io/unreachable",
+                    "operator": "Exists",
+                    "effect": "NoExecute",
+                    "tolerationSeconds": 30,
+                },
+            ],
+            "imagePullSecrets": [{"name": "spillway-registry"}],
+            "containers": [
+                {
+                    "name": "trainer",
+                    "image": IMAGE,
+                    "imagePullPolicy": "IfNotPresent",
+                    "args": ["python", "-m", "digits", "--lr", "0.1"],
+                    "env": [{"name": "EPOCHS", "value": "3"}, {"name": "SPILLWAY_RUN", "value": "digits-7f3a"}],
+                    "envFrom": [{"secretRef": {"name": "spillway-store"}}],
+                    "resources": {
+                        "requests": {"cpu": "1500m", "memory": "4096Mi", "nvidia.com/gpu": "2"},
+                        "limits": {"nvidia.com/gpu": "2"},
+                    },
+                    "volumeMounts": [{"name": "shm", "mountPath": "/dev/shm"}],
+                    "terminationMessagePolicy": "FallbackToLogsOnError",
+                }
+            ],
+            "volumes": [{"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": "2048Mi"}}],
+        },
+    }
+
+
+def test_no_shell_stands_between_the_stop_signal_and_the_trainer() -> None:
+    (trainer,) = build()["spec"]["containers"]
+    assert "command" not in trainer
+    assert trainer["args"] == ["digits"]
+
+
+def test_nodes_with_an_identity_of_their_own_need_no_secrets() -> None:
+    spec = build(store_secret=None, pull_secret=None)["spec"]
+    assert (spec["imagePullSecrets"], spec["containers"][0]["envFrom"]) == ([], [])
+
+
+@pytest.mark.parametrize(
+    ("declared", "flush", "seconds"),
+    [(30.0, None, 30), (30.0, 5.0, 30), (30.0, 25.5, 36), (0.5, None, 1), (600.0, 30.0, 600)],
+    ids=["never measured", "enough", "raised to the flush and its margin", "rounded up", "longer stays"],
+)
+def test_the_grace_is_never_shorter_than_a_checkpoint(declared: float, flush: float | None, seconds: int) -> None:
+    measured = None if flush is None else timedelta(seconds=flush)
+    assert grace_seconds(timedelta(seconds=declared), measured) == seconds
+    pod = build(attempt(job=job_spec(grace=timedelta(seconds=declared))), measured_flush=measured)
+    assert pod["spec"]["terminationGracePeriodSeconds"] == seconds
+
+
+@pytest.mark.parametrize(
+    "image",
+    ["train:v1", "registry/train:v1", "registry/train@sha256:abc", "train@sha256:" + "a" * 64, IMAGE.upper()],
+)
+def test_an_image_that_is_not_pinned_is_refused(image: str) -> None:
+    with pytest.raises(LaunchRefused, match="is not pinned; expected host/repository@sha256"):
+        build(image=image)
+
+
+@pytest.mark.parametrize("run", ["Digits", "d_1", "-d", "d" * 62, "ü"])
+def test_a_run_that_cannot_name_a_pod_is_refused(run: str) -> None:
+    with pytest.raises(LaunchRefused, match="cannot name a pod: expected at most 63"):
+        build(attempt(run=run))
+
+
+def test_overrides_merge_into_what_the_platform_built() -> None:
+    pod = build_with(
+        {
+            "metadata": {"labels": {"team": "vision"}, "annotations": {"note": "x"}},
+            "spec": {
+                "priorityClassName": "high",
+                "nodeSelector": {"zone": "a"},
+                "tolerations": [{"key": "team", "operator": "Exists"}],
+                "automountServiceAccountToken": None,
+                "containers": [
+                    {
+                        "name": "trainer",
+                        "env": [{"name": "DEBUG", "value": "1"}],
+                        "resources": {"limits": {"memory": "8Gi"}},
+                        "volumeMounts": [{"name": "data", "mountPath": "/data"}],
+                    },
+                    {"name": "exporter", "image": "exporter:1"},
+                ],
+                "volumes": [
+                    {"name": "data", "hostPath": {"path": "/data"}},
+                    {"name": "shm", "emptyDir": {"sizeLimit": "1Gi"}},
+                ],
+            },
+        }
+    )
+    spec = pod["spec"]
+    trainer, exporter = spec["containers"]
+    plain = build()
+    assert pod["metadata"]["labels"] == {**plain["metadata"]["labels"], "team": "vision"}
+    assert pod["metadata"]["annotations"] == {"note": "x"}
+    assert spec["priorityClassName"] == "high"
+    assert spec["nodeSelector"] == {"spillway.dev/pool": "a100", "zone": "a"}
+    assert spec["tolerations"] == [*plain["spec"]["tolerations"], {"key": "team", "operator": "Exists"}]
+    assert "automountServiceAccountToken" not in spec
+    assert trainer["env"] == [{"name": "SPILLWAY_RUN", "value": "digits-7f3a"}, {"name": "DEBUG", "value": "1"}]
+    assert trainer["resources"]["limits"] == {"nvidia.com/gpu": "1", "memory": "8Gi"}
+    assert [mount["mountPath"] for mount in trainer["volumeMounts"]] == ["/dev/shm", "/data"]
+    assert exporter == {"name": "exporter", "image": "exporter:1"}
+    assert spec["volumes"] == [
+        {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": "1Gi"}},
+        {"name": "data", "hostPath": {"path": "/data"}},
+    ]
+
+
+def trainer(**fields: Any) -> dict[str, Any]:
+    return {"spec": {"containers": [{"name": "trainer", **fields}]}}
+
+
+FORBIDDEN = {
+    "kind": ({"kind": "Job"}, "kind"),
+    "name": ({"metadata": {"name": "mine"}}, "metadata.name"),
+    "namespace": ({"metadata": {"namespace": "kube-system"}}, "metadata.namespace"),
+    "attempt label": ({"metadata": {"labels": {ATTEMPT_LABEL: "other-1"}}}, f"metadata.labels[{ATTEMPT_LABEL}]"),
+    "label removed": ({"metadata": {"labels": {OWNED_LABEL: None}}}, f"metadata.labels[{OWNED_LABEL}]"),
+    "all labels removed": ({"metadata": {"labels": None}}, f"metadata.labels[{ATTEMPT_LABEL}]"),
+    "restart policy": ({"spec": {"restartPolicy": "Always"}}, "spec.restartPolicy"),
+    "node by name": ({"spec": {"nodeName": "a100-0"}}, "spec.nodeName"),
+    "another pool": ({"spec": {"nodeSelector": {"spillway.dev/pool": "h100"}}}, "spec.nodeSelector[spillway.dev/pool]"),
+    "image": (trainer(image="other:latest"), "spec.containers[trainer].image"),
+    "trainer removed": ({"spec": {"containers": None}}, ""),
+    "variable of the platform": (
+        trainer(env=[{"name": "SPILLWAY_RUN", "value": "other"}]),
+        "spec.containers[trainer].env[SPILLWAY_RUN]",
+    ),
+    "more GPUs": (trainer(resources={"limits": {"nvidia.com/gpu": 8}}), "spec.containers[].resources[nvidia.com/gpu]"),
+    "a second container with GPUs": (
+        {"spec": {"containers": [{"name": "b", "image": "b", "resources": {"limits": {"nvidia.com/gpu": 1}}}]}},
+        "spec.containers[].resources[nvidia.com/gpu]",
+    ),
+    "shorter grace": ({"spec": {"terminationGracePeriodSeconds": 5}}, "spec.terminationGracePeriodSeconds"),
+    "no grace": ({"spec": {"terminationGracePeriodSeconds": None}}, "spec.terminationGracePeriodSeconds"),
+    "metadata as text": ({"metadata": "x"}, "metadata"),
+    "containers as text": ({"spec": {"containers": "x"}}, "spec.containers"),
+    "a container as text": ({"spec": {"containers": ["x"]}}, "spec.containers"),
+    "the spec as a list": ({"spec": []}, "spec"),
+}
+
+
+@pytest.mark.parametrize(("overrides", "field"), FORBIDDEN.values(), ids=FORBIDDEN)
+def test_an_override_of_what_the_platform_relies_on_is_refused_by_name(
+    overrides: Mapping[str, Any], field: str
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        build_with(overrides)
+    assert (caught.value.file, caught.value.path) == ("job 'digits'", f"pod_overrides.{field}".rstrip("."))
+
+
+@pytest.mark.parametrize("shape", [{"spec": {"initContainers": "x"}}, {"spec": {"initContainers": [{"resources": 7}]}}])
+def test_an_override_of_no_possible_shape_is_refused(shape: Mapping[str, Any]) -> None:
+    with pytest.raises(ConfigError, match="pod_overrides: expected the shape of a Pod"):
+        build_with(shape)
+
+
+def test_a_longer_grace_may_be_asked_for() -> None:
+    pod = build_with({"spec": {"terminationGracePeriodSeconds": 900}})
+    assert pod["spec"]["terminationGracePeriodSeconds"] == 900
+
+
+def test_the_pull_secret_is_what_nodes_read() -> None:
+    secret = pull_secret("r", "training", host="registry:5000", username="u", password="p")
+    assert (secret["kind"], secret["type"]) == ("Secret", "kubernetes.io/dockerconfigjson")
+    assert secret["metadata"] == {
+        "name": "r",
+        "namespace": "training",
+        "labels": {"app.kubernetes.io/managed-by": "spillway"},
+    }
+    assert json.loads(base64.b64decode(secret["data"][".dockerconfigjson"])) == {
+        "auths": {
+            "registry:5000": {"username": "u", "password": "p", "auth": base64.b64encode(b"u:p").decode()},
+        }
+    }
+
+
+def test_the_store_secret_holds_a_key_for_each_variable() -> None:
+    secret = store_secret("s", "training", {"SPILLWAY_STORE_ACCESS_KEY": "ä"})
+    assert (secret["type"], secret["metadata"]["name"]) == ("Opaque", "s")
+    assert secret["data"] == {"SPILLWAY_STORE_ACCESS_KEY": base64.b64encode("ä".encode()).decode()}
