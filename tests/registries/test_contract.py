@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+
 from spillway.registries.base import ImageRegistry
 from spillway.registries.layout import LayoutRegistry
 from spillway.testing.registry_contract import ImageRegistryContract

@@ -7,9 +7,9 @@ import email.utils
 import json
 import re
 import threading
-import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from time import monotonic, sleep, time
 from typing import Any
 from urllib.parse import urlencode, urljoin, urlsplit
 
@@ -82,7 +82,7 @@ class Transport:
             answer.drain_conn()
             if request.stream is not None or waits == MAX_RATE_LIMIT_WAITS:
                 raise Unreachable(self.endpoint, "it limits the rate of requests (429)", retry_after_seconds=pause)
-            time.sleep(min(pause, MAX_RATE_LIMIT_WAIT_SECONDS))
+            sleep(min(pause, MAX_RATE_LIMIT_WAIT_SECONDS))
             waits += 1
 
     def _send_authenticated(self, request: Request) -> urllib3.BaseHTTPResponse:
@@ -114,7 +114,7 @@ class Transport:
             if challenge.scheme == "basic":
                 return self._basic()
             token, ends_at = self._tokens.get(scope, ("", 0.0))
-            if time.monotonic() >= ends_at:
+            if monotonic() >= ends_at:
                 token, ends_at = self._fetch_token(challenge, scope)
                 self._tokens[scope] = (token, ends_at)
             return token
@@ -141,7 +141,7 @@ class Transport:
         if not isinstance(token, str):
             raise Unreachable(self.endpoint, "its token service answered without a token")
         lifetime = max(float(document.get("expires_in") or TOKEN_SECONDS) - TOKEN_MARGIN_SECONDS, 1.0)
-        return f"Bearer {token}", time.monotonic() + lifetime
+        return f"Bearer {token}", monotonic() + lifetime
 
     def _exchange(
         self, request: Request, url: str, authorization: str | None, *, again: bool = True
@@ -232,7 +232,7 @@ def _retry_after_seconds(header: str | None, *, attempt: int) -> float:
     if header.strip().isdigit():
         return float(header)
     try:
-        return max(email.utils.parsedate_to_datetime(header).timestamp() - time.time(), 0.0)
+        return max(email.utils.parsedate_to_datetime(header).timestamp() - time(), 0.0)
     except ValueError:
         return float(2**attempt)
 
