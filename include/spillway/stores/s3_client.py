@@ -13,7 +13,15 @@ from boto3.session import Session
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError, NoCredentialsError, PartialCredentialsError
 
-from spillway.errors import AccessDenied, ConfigError, Missing, PreconditionFailed, SpillwayError, Unreachable
+from spillway.errors import (
+    AccessDenied,
+    ConfigError,
+    Missing,
+    PreconditionFailed,
+    SpillwayError,
+    StoreFull,
+    Unreachable,
+)
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
@@ -103,7 +111,9 @@ def _raise_for(answer: ClientError, store: str, *, bucket: str, key: str, condit
         raise AccessDenied(store, seen, fix=_FIX_CREDENTIALS) from answer
     if condition and (status in (409, 412) or (status == 404 and code != "NoSuchUpload")):
         raise PreconditionFailed(store, key, condition) from answer
-    if status in (429,) or status >= 500 or code in _BUSY:
+    if status == 507:
+        raise StoreFull(store, seen) from answer
+    if status == 429 or status >= 500 or code in _BUSY:
         wait = facts.get("HTTPHeaders", {}).get("retry-after", "")
         pause = float(wait) if wait.isdigit() else None
         raise Unreachable(store, f"{seen} (HTTP {status})", retry_after_seconds=pause) from answer

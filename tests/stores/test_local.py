@@ -1,0 +1,115 @@
+"""The store on a file system: the contract, and where a file system is not an object store."""
+
+from __future__ import annotations
+
+import resource
+from pathlib import Path
+
+import pytest
+
+from spillway.errors import KeyRefused, Missing, StoreFull
+from spillway.stores.base import ObjectStore, read_all
+from spillway.stores.local import LocalStore
+from spillway.testing.contracts import ObjectStoreContract
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> ObjectStore:
+    (tmp_path / "root").mkdir()
+    return LocalStore(tmp_path / "root")
+
+
+class TestContract(ObjectStoreContract):
+    pass
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return tmp_path / "root"
+
+
+def test_files_that_were_there_before_are_objects(store: ObjectStore, root: Path) -> None:
+    (root / "scans").mkdir()
+    (root / "scans" / "1.bin").write_bytes(b"one")
+    assert [(entry.key, entry.size_bytes) for entry in store.list()] == [("scans/1.bin", 3)]
+    assert read_all(store, "scans/1.bin") == b"one"
+
+
+def test_a_key_below_an_object_and_an_object_over_a_folder_are_refused_by_name(store: ObjectStore) -> None:
+    store.put("d/servers", b"x", size_bytes=1)
+    with pytest.raises(KeyRefused, match=r"'d/servers/0/x': 'd/servers' is an object, so not a folder here"):
+        store.put("d/servers/0/x", b"x", size_bytes=1)
+    with pytest.raises(KeyRefused, match=r"'d': it is a folder of other objects here"):
+        store.put("d", b"x", size_bytes=1)
+    assert [entry.key for entry in store.list()] == ["d/servers"]
+
+
+@pytest.mark.parametrize("key", ["../outside", "/outside", "a/../../outside", "folder/", "a//b", "n" * 256, "nul\0"])
+def test_a_key_that_is_no_path_below_the_root_is_refused_by_name(store: ObjectStore, root: Path, key: str) -> None:
+    (root.parent / "outside").write_text("secret")
+    with pytest.raises(KeyRefused) as refusal:
+        store.put(key, b"x", size_bytes=1)
+    assert refusal.value.key == key
+    assert store.head(key) is None
+    with pytest.raises(Missing):
+        read_all(store, key)
+    assert store.delete([key]) == {key: refusal.value.problem}
+    assert (root.parent / "outside").read_text() == "secret"
+
+
+def test_a_link_is_not_followed_out_of_the_root(store: ObjectStore, root: Path, tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "secret").write_text("secret")
+    (root / "folder").symlink_to(outside)
+    (root / "file").symlink_to(outside / "secret")
+    for use in (
+        lambda: store.put("folder/x", b"x", size_bytes=1),
+        lambda: read_all(store, "folder/secret"),
+        lambda: store.head("file"),
+        lambda: list(store.list()),
+    ):
+        with pytest.raises(KeyRefused, match="a link that leads out"):
+            use()
+    assert sorted(path.name for path in outside.iterdir()) == ["secret"]
+
+
+def test_a_folder_that_is_not_mounted_is_missing_not_empty(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path / "not-mounted")
+    for use in (
+        lambda: list(store.list()),
+        lambda: store.head("x"),
+        lambda: read_all(store, "x"),
+        lambda: store.put("x", b"1", size_bytes=1),
+        lambda: store.delete(["x"]),
+    ):
+        with pytest.raises(Missing, match=r"folder '.*not-mounted' is not in the file system; create or mount it"):
+            use()
+
+
+def test_a_full_disk_is_said_so_and_leaves_the_old_object(store: ObjectStore, root: Path) -> None:
+    store.put("x", b"before", size_bytes=6)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, limits[1]))
+    try:
+        with pytest.raises(StoreFull, match=r"is full: .*free or add space"):
+            store.put("x", b"y" * 200_000, size_bytes=200_000)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert read_all(store, "x") == b"before"
+    assert list(root.rglob("*.draft")) == []
+
+
+def test_the_attributes_of_a_version_never_describe_another(store: ObjectStore) -> None:
+    store.put("x", b"one", size_bytes=3, content_type="text/one", metadata={"version": "1"})
+    store.put("x", b"two", size_bytes=3)
+    head = store.head("x")
+    assert head is not None
+    assert (head.content_type, head.metadata) == (None, {})
+
+
+def test_a_deleted_object_leaves_no_folder_in_the_way(store: ObjectStore) -> None:
+    store.put("d/servers/0", b"x", size_bytes=1)
+    store.delete(["d/servers/0"])
+    store.put("d", b"x", size_bytes=1)
+    assert [entry.key for entry in store.list()] == ["d"]
