@@ -96,3 +96,25 @@ def _kind(value: Any) -> str:
     """What a value is, without the value: it may be a secret."""
     names = {dict: "a mapping", list: "a list", str: "text", bool: "true or false", int: "a number", float: "a number"}
     return names.get(type(value), "nothing")
+
+
+def database_url(connection: ConnectionSpec) -> str:
+    """The SQLAlchemy URL of a database Connection; a file's is in its extra field ``url``."""
+    if connection.conn_type == "sqlite":
+        return str(connection.extra.get("url") or f"sqlite:///{connection.host or ''}")
+    if connection.conn_type in {"postgres", "postgresql"}:
+        from sqlalchemy import URL
+
+        return URL.create(
+            "postgresql",
+            username=connection.login,
+            password=connection.password,
+            host=connection.host,
+            port=connection.port,
+            database=connection.schema,
+        ).render_as_string(hide_password=False)
+    raise ConfigError(
+        "Connections",
+        f"{connection.conn_id}.conn_type",
+        f"expected postgres or sqlite for a database, got '{connection.conn_type}'",
+    )

@@ -1,0 +1,110 @@
+"""Stop what nobody wants any more: a run that a person ended, and pods that no open attempt owns."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from spillway.clouds.base import ClusterClient
+from spillway.errors import SpillwayError
+from spillway.losses import PodVerdict, VerdictKind
+from spillway.model import Attempt, AttemptState, PodPhase, PodState
+from spillway.runs.services import Services
+from spillway.runs.settling import settle
+from spillway.runs.staging import Say
+
+OVER = frozenset({PodPhase.SUCCEEDED, PodPhase.FAILED, PodPhase.GONE})
+POLL_SECONDS = 0.5
+
+OwnerAlive = Callable[[Mapping[str, Any]], bool]
+"""Whether the task that a run belongs to (its recorded origin) may still be looking after it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Swept:
+    """One pod that nobody owned; ``stopped`` is False in a dry run or where stopping it failed."""
+
+    cluster: str
+    pod: str
+    reason: str
+    stopped: bool
+
+
+def cancel(services: Services, run: str, reason: str, say: Say, *, patience: timedelta | None = None) -> Attempt | None:
+    """End the run's open attempt: ask its pod to end with its grace, wait for it, settle as cancelled.
+
+    Args:
+        patience: how long to wait for the pod; the job's grace by default.
+    Returns:
+        The settled attempt, or None where none was open.
+    """
+    attempt = services.ledger.open_attempt(run)
+    if attempt is None:
+        return None
+    if attempt.state in {AttemptState.LAUNCHED, AttemptState.RUNNING}:
+        client = services.site(attempt.candidate.cluster).client
+        client.stop(attempt.label, grace=attempt.job.grace)
+        wait_until_over(client, attempt.label, patience or attempt.job.grace)
+    say(f"attempt {attempt.number} of {run} is cancelled: {reason}")
+    return settle(services, attempt, PodVerdict(kind=VerdictKind.DELETED_BY_PERSON, reason=reason))
+
+
+def wait_until_over(client: ClusterClient, pod_name: str, patience: timedelta) -> bool:
+    """Whether the pod has ended within the patience."""
+    deadline = time.monotonic() + patience.total_seconds()
+    while client.state(pod_name).phase not in OVER:
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(POLL_SECONDS)
+    return True
+
+
+def sweep(services: Services, owner_alive: OwnerAlive, say: Say, *, dry_run: bool = False) -> tuple[Swept, ...]:
+    """Stop every pod of ours that no living task looks after, on every cluster that answers."""
+    swept: list[Swept] = []
+    for name, client in services.clients().items():
+        if isinstance(client, SpillwayError):
+            say(f"{name} is left out: {client}")
+            continue
+        try:
+            pods = client.owned()
+        except SpillwayError as problem:
+            say(f"{name} is left out: {problem}")
+            continue
+        swept += [_sweep_pod(services, client, name, pod, owner_alive, say, dry_run) for pod in pods]
+    return tuple(entry for entry in swept if entry.reason)
+
+
+def _sweep_pod(
+    services: Services, client: ClusterClient, cluster: str, pod: PodState, owner_alive: OwnerAlive, say: Say, dry: bool
+) -> Swept:
+    attempt = services.ledger.attempt_by_label(pod.attempt or pod.name)
+    reason = _orphan_reason(services, attempt, pod, owner_alive)
+    if not reason or dry:
+        return Swept(cluster=cluster, pod=pod.name, reason=reason, stopped=False)
+    try:
+        client.stop(pod.name, grace=attempt.job.grace if attempt else timedelta(seconds=30))
+    except SpillwayError as problem:
+        say(f"{cluster}: {pod.name} could not be stopped: {problem}")
+        return Swept(cluster=cluster, pod=pod.name, reason=reason, stopped=False)
+    if attempt is not None and attempt.state is not AttemptState.SETTLED:
+        settle(services, attempt, PodVerdict(kind=VerdictKind.DELETED_BY_PERSON, reason=reason))
+    say(f"{cluster}: {pod.name} is stopped: {reason}")
+    return Swept(cluster=cluster, pod=pod.name, reason=reason, stopped=True)
+
+
+def _orphan_reason(services: Services, attempt: Attempt | None, pod: PodState, owner_alive: OwnerAlive) -> str:
+    """Why nobody owns the pod; empty where somebody does or where it has ended by itself."""
+    if attempt is None:
+        return "the ledger knows no such attempt"
+    if attempt.state is AttemptState.SETTLED:
+        ended = pod.phase in OVER
+        return "" if ended and attempt.pod_uid == pod.uid else f"its attempt was settled: {attempt.reason}"
+    if attempt.lease_expires_at > services.clock():
+        return ""
+    if owner_alive(services.ledger.origin(attempt.run)):
+        return ""
+    return "its task has ended and its lease is over"

@@ -1,0 +1,101 @@
+"""Keep other sites ready: images, public datasets and checkpoints are there before a run needs them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import timedelta
+
+from spillway.checkpoints.replicate import replicate
+from spillway.errors import SpillwayError
+from spillway.images.mirror import MirrorReport, mirror
+from spillway.images.reference import ImageReference
+from spillway.model import Attempt, AttemptState, JobSpec
+from spillway.runs.services import Services
+from spillway.runs.staging import Say, record_replication
+
+RECENT = timedelta(hours=24)
+"""How long after its end a run's checkpoints are still looked at."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Route:
+    """Something (an image, a dataset) that belongs at a site."""
+
+    name: str
+    site: str
+
+
+def image_routes(services: Services, jobs: Iterable[JobSpec]) -> tuple[Route, ...]:
+    """Every image of the jobs at every site that may hold the job's tier, the home of images left out."""
+    clusters = services.configuration.clusters
+    routes = {
+        (job.image, name)
+        for job in jobs
+        for name, cluster in clusters.items()
+        if name != services.image_home and job.tier in cluster.residency
+    }
+    return tuple(Route(name=image, site=site) for image, site in sorted(routes))
+
+
+def dataset_routes(services: Services) -> tuple[Route, ...]:
+    """Every dataset at every other site that may hold its tier."""
+    routes = {
+        (dataset.name, name)
+        for dataset in services.configuration.datasets.values()
+        for name, cluster in services.configuration.clusters.items()
+        if name != dataset.home and dataset.tier in cluster.residency
+    }
+    return tuple(Route(name=dataset, site=site) for dataset, site in sorted(routes))
+
+
+def send_image(services: Services, route: Route, say: Say, *, dry_run: bool = False) -> MirrorReport:
+    """Mirror an image to the route's site."""
+    reference = ImageReference.parse(route.name)
+    report = mirror(
+        services.site(services.image_home).registry,
+        services.site(route.site).registry,
+        repository=reference.repository,
+        reference=reference.reference,
+        dry_run=dry_run,
+    )
+    verb = "would move" if dry_run else "moved"
+    say(f"{route.name} at {route.site} is {report.digest}: {verb} {report.bytes_copied} bytes")
+    return report
+
+
+def upload_checkpoints(services: Services, say: Say) -> tuple[str, ...]:
+    """Replicate the committed steps of every open or recent run to every other site that may hold them.
+
+    A site that does not answer is left out and named; the next call makes up for it.
+
+    Returns:
+        What failed, a line each.
+    """
+    failed: list[str] = []
+    for attempt in _recent_attempts(services):
+        source_site = attempt.candidate.cluster
+        stores = services.checkpoint_stores(attempt.run)
+        for name, cluster in services.configuration.clusters.items():
+            if name == source_site or attempt.job.tier not in cluster.residency:
+                continue
+            try:
+                report = replicate(stores[source_site], stores[name])
+            except (SpillwayError, KeyError) as problem:
+                failed.append(f"{attempt.run}: {source_site} -> {name}: {problem}")
+                say(failed[-1])
+                continue
+            record_replication(services, attempt, source_site, name, report, say)
+    return tuple(failed)
+
+
+def _recent_attempts(services: Services) -> tuple[Attempt, ...]:
+    """The newest attempt of every run that is open or ended a short while ago."""
+    since = services.clock() - RECENT
+    newest = (services.ledger.attempts(record.run)[-1:] for record in services.ledger.runs())
+    return tuple(
+        attempt
+        for attempts in newest
+        for attempt in attempts
+        if attempt.state is not AttemptState.SETTLED or (attempt.ended_at is not None and attempt.ended_at > since)
+    )

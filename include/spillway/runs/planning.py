@@ -1,0 +1,49 @@
+"""What a run would do now, in words; nothing is reserved, moved or started."""
+
+from __future__ import annotations
+
+from spillway.errors import SpillwayError
+from spillway.images.mirror import mirror
+from spillway.images.reference import ImageReference
+from spillway.model import JobSpec
+from spillway.placement.explain import table
+from spillway.runs.admission import decide, snapshot
+from spillway.runs.services import Services
+from spillway.runs.staging import copy_dataset
+
+
+def plan(services: Services, job: JobSpec) -> str:
+    """The decision for the job and, where it would be placed, what would be moved there."""
+    decision = decide(services, job, snapshot(services))
+    lines = [table(decision)]
+    if decision.chosen is None:
+        lines.append("would wait" if decision.possible else "would fail: nothing can ever hold it")
+        return "\n".join(lines)
+    target = decision.chosen.cluster
+    lines.append(f"would run on {target}/{decision.chosen.pool} ({decision.chosen.billing})")
+    for describe in (_image, _dataset):
+        try:
+            lines.append(describe(services, job, target))
+        except SpillwayError as problem:
+            lines.append(f"would fail: {problem}")
+    return "\n".join(lines)
+
+
+def _image(services: Services, job: JobSpec, target: str) -> str:
+    reference = ImageReference.parse(job.image)
+    report = mirror(
+        services.site(services.image_home).registry,
+        services.site(target).registry,
+        repository=reference.repository,
+        reference=reference.reference,
+        dry_run=True,
+    )
+    return f"would mirror {job.image} ({report.digest}): {report.bytes_copied} bytes"
+
+
+def _dataset(services: Services, job: JobSpec, target: str) -> str:
+    if job.dataset is None or services.configuration.datasets[job.dataset].home == target:
+        return "would move no dataset"
+    dataset = services.configuration.datasets[job.dataset]
+    report = copy_dataset(services, dataset, target, dry_run=True)
+    return f"would sync dataset {dataset.name}: {report.objects_copied} objects, {report.bytes_copied} bytes"

@@ -1,0 +1,179 @@
+"""Bring to the chosen site what an attempt needs there: its image, its data, its checkpoints.
+
+Every step is idempotent and moves only what is missing; what was moved or refused is a line in the transfer log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from spillway.checkpoints.replicate import ReplicationReport, replicate
+from spillway.errors import ResidencyRefused, SyncIncomplete, Unreachable
+from spillway.images.mirror import MirrorReport, mirror
+from spillway.images.reference import ImageReference
+from spillway.ledger import Transfer, TransferKind, TransferOutcome
+from spillway.model import Attempt, AttemptState, Dataset, JobSpec
+from spillway.runs.services import Services
+from spillway.sync.execute import SyncReport, sync_dataset
+from spillway.sync.manifest import verified_datasets
+
+Say = Callable[[str], None]
+
+
+def stage(services: Services, attempt: Attempt, say: Say) -> Attempt:
+    """Move the attempt from reserved to staged."""
+    digest = stage_image(services, attempt, say).digest
+    stage_dataset(services, attempt.job, attempt.candidate.cluster, say, run=attempt.run)
+    stage_checkpoints(services, attempt, say)
+    return services.ledger.advance(attempt, AttemptState.STAGED, image_digest=digest)
+
+
+def stage_image(services: Services, attempt: Attempt, say: Say) -> MirrorReport:
+    """The image, by digest, in the target's registry. All attempts of a run use the digest of its first one."""
+    reference = ImageReference.parse(attempt.job.image)
+    pinned = next((a.image_digest for a in services.ledger.attempts(attempt.run) if a.image_digest), None)
+    wanted = pinned or reference.reference
+    home, target = services.image_home, attempt.candidate.cluster
+    destination = services.site(target).registry
+    try:
+        source = services.site(home).registry
+        report = mirror(source, destination, repository=reference.repository, reference=wanted)
+    except Unreachable:
+        # The home registry may be what was lost; an image that was mirrored before is as good.
+        digest = destination.resolve(reference.repository, wanted)
+        if digest is None:
+            raise
+        report = MirrorReport(repository=reference.repository, reference=wanted, digest=digest)
+    image = f"{reference.repository}@{report.digest}"
+    services.ledger.record_transfer(
+        Transfer(
+            kind=TransferKind.IMAGE,
+            name=image,
+            tier=attempt.job.tier,
+            source=home,
+            destination=target,
+            size_bytes=report.bytes_copied,
+            at=services.clock(),
+            outcome=TransferOutcome.COPIED if report.bytes_copied else TransferOutcome.UNCHANGED,
+            run=attempt.run,
+        ),
+    )
+    say(f"image {image} is at {target}: {report.bytes_copied} bytes moved")
+    return report
+
+
+def stage_dataset(
+    services: Services, job: JobSpec, target: str, say: Say, *, run: str | None = None
+) -> SyncReport | None:
+    """The job's dataset, whole and verified, at the target; None where it is at home there or the job has none.
+
+    Raises:
+        ResidencyRefused: its tier may not be stored at the target.
+        SyncIncomplete: some of its objects could not be copied.
+    """
+    if job.dataset is None:
+        return None
+    dataset = services.configuration.datasets[job.dataset]
+    if dataset.home == target:
+        say(f"dataset {dataset.name} is at home at {target}")
+        return None
+    destination = services.site(target).datasets
+    try:
+        report = copy_dataset(services, dataset, target)
+    except Unreachable:
+        if dataset.name not in verified_datasets(destination):
+            raise
+        say(f"dataset {dataset.name}: its home {dataset.home} is unreachable, the verified copy at {target} is used")
+        return None
+    except ResidencyRefused as refusal:
+        services.ledger.record_transfer(
+            _dataset_line(services, dataset, target, 0, TransferOutcome.REFUSED, run, str(refusal))
+        )
+        raise
+    failed = [entry for entry in report.outcomes if entry.failed]
+    reason = f"{failed[0].key}: {failed[0].reason}" if failed else None
+    outcome = TransferOutcome.FAILED if failed else TransferOutcome.COPIED
+    if report.objects_copied == 0 and not failed:
+        outcome = TransferOutcome.UNCHANGED
+    services.ledger.record_transfer(_dataset_line(services, dataset, target, report.bytes_copied, outcome, run, reason))
+    if failed:
+        raise SyncIncomplete(dataset.name, target, failed=len(failed), first=str(reason))
+    say(f"dataset {dataset.name} is at {target}: {report.objects_copied} objects copied, {report.bytes_copied} bytes")
+    return report
+
+
+def copy_dataset(services: Services, dataset: Dataset, target: str, *, dry_run: bool = False) -> SyncReport:
+    """Sync a dataset from its home to another site's store."""
+    return sync_dataset(
+        source=services.site(dataset.home).datasets,
+        destination=services.site(target).datasets,
+        dataset=dataset.name,
+        prefix=dataset.prefix,
+        tier=dataset.tier,
+        home=dataset.home,
+        site=target,
+        dry_run=dry_run,
+    )
+
+
+def stage_checkpoints(services: Services, attempt: Attempt, say: Say) -> None:
+    """The newest committed steps of every reachable site at the target, so that nothing committed is trained again."""
+    target = attempt.candidate.cluster
+    stores = services.checkpoint_stores(attempt.run)
+    for name, source in stores.items():
+        if name == target:
+            continue
+        try:
+            report = replicate(source, stores[target])
+        except Unreachable as problem:
+            say(f"checkpoints at {name} cannot be read ({problem}); the newest step known at {target} is used")
+            continue
+        record_replication(services, attempt, name, target, report, say)
+
+
+def record_replication(
+    services: Services, attempt: Attempt, source: str, target: str, report: ReplicationReport, say: Say
+) -> None:
+    """A line of residency evidence for replicated steps; none where nothing was sent."""
+    if not report.steps_copied:
+        return
+    services.ledger.record_transfer(
+        Transfer(
+            kind=TransferKind.CHECKPOINT,
+            name=f"{attempt.run} to step {report.newest_step}",
+            tier=attempt.job.tier,
+            source=source,
+            destination=target,
+            size_bytes=report.bytes_copied,
+            at=services.clock(),
+            outcome=TransferOutcome.COPIED,
+            run=attempt.run,
+        ),
+    )
+    say(
+        f"checkpoints of {attempt.run}: {report.steps_copied} steps copied from {source} to {target}, "
+        f"newest {report.newest_step}, {report.bytes_copied} bytes"
+    )
+
+
+def _dataset_line(
+    services: Services,
+    dataset: Dataset,
+    target: str,
+    size_bytes: int,
+    outcome: TransferOutcome,
+    run: str | None,
+    reason: str | None,
+) -> Transfer:
+    return Transfer(
+        kind=TransferKind.DATASET,
+        name=dataset.name,
+        tier=dataset.tier,
+        source=dataset.home,
+        destination=target,
+        size_bytes=size_bytes,
+        at=services.clock(),
+        outcome=outcome,
+        reason=reason,
+        run=run,
+    )

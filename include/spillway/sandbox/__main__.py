@@ -1,0 +1,117 @@
+"""``python -m spillway.sandbox up|down|status|drill|demo``."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from spillway.errors import SpillwayError
+from spillway.sandbox import drills, lifecycle
+from spillway.sandbox.demo import BREAKS, run_demo
+from spillway.sandbox.settings import SandboxSettings, sandbox_settings
+from spillway.sandbox.supervisor import read_status
+
+
+def say(text: str) -> None:
+    print(text, flush=True)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; 0 on success, 1 with one message where it failed, 130 after Ctrl-C."""
+    options = _parser().parse_args(arguments)
+    try:
+        settings = sandbox_settings(options.state)
+        return int(options.command(settings, options) or 0)
+    except SpillwayError as problem:
+        print(f"spillway: {problem}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("spillway: interrupted; nothing is left running and nothing is lost, run it again", file=sys.stderr)
+        return 130
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m spillway.sandbox", description=drills.__doc__)
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument("--state", type=Path, help="the sandbox's directory (default: build/sandbox)")
+    commands = parser.add_subparsers(required=True)
+
+    def command(name: str, function: object, text: str) -> argparse.ArgumentParser:
+        sub = commands.add_parser(name, help=text)
+        sub.set_defaults(command=function)
+        return sub
+
+    for name, function, text in (
+        ("up", _up, "start everything and wait until it is ready"),
+        ("supervise", _supervise, "be the supervisor in the foreground"),
+    ):
+        command(name, function, text).add_argument("--without-airflow", action="store_true")
+    command("down", _down, "stop everything")
+    command("status", _status, "show every process")
+    drill = command("drill", _drill, "take something away")
+    drill.add_argument("name", choices=drills.DRILLS)
+    drill.add_argument("target", nargs="?", help="a node (node-loss, spot-reclaim, evict) or a site (site-outage)")
+    drill.add_argument("--pod", help="the pod to evict")
+    demo = command("demo", _demo, "run the main job with a node loss and check the evidence")
+    demo.add_argument("--break", dest="broken", choices=BREAKS, help="break one mechanism; the demo must then fail")
+    demo.add_argument("--without-airflow", action="store_true", help="carry the run from this process")
+    demo.add_argument("--keep", action="store_true", help="leave the sandbox running")
+    demo.add_argument("--report", type=Path, help="where report.json goes (default: build/demo/report.json)")
+    return parser
+
+
+def _up(settings: SandboxSettings, options: argparse.Namespace) -> None:
+    lifecycle.up(settings, say, with_airflow=not options.without_airflow)
+    if not options.without_airflow:
+        say(lifecycle.login(settings))
+
+
+def _supervise(settings: SandboxSettings, options: argparse.Namespace) -> None:
+    lifecycle.supervise(settings, with_airflow=not options.without_airflow)
+
+
+def _down(settings: SandboxSettings, options: argparse.Namespace) -> None:
+    lifecycle.down(settings, say)
+
+
+def _status(settings: SandboxSettings, options: argparse.Namespace) -> int:
+    status = read_status(settings.state)
+    if status is None:
+        say(f"no sandbox is running in {settings.state}")
+        return 3
+    for name, entry in sorted(status.items()):
+        say(f"{name:24} {entry['state']!s:10} pid {entry['pid'] or '-':>8}  starts {entry['starts']}")
+    return 0
+
+
+def _drill(settings: SandboxSettings, options: argparse.Namespace) -> None:
+    target = options.target or ""
+    match options.name:
+        case "node-loss":
+            drills.node_loss(settings, target)
+        case "spot-reclaim":
+            drills.spot_reclaim(settings, target)
+        case "evict":
+            drills.evict(settings, target, "training", options.pod or "")
+        case "site-outage":
+            drills.site_outage(settings, target)
+        case "recover":
+            drills.recover(settings)
+    say(f"{options.name} {target}".strip() + ": done")
+
+
+def _demo(settings: SandboxSettings, options: argparse.Namespace) -> int:
+    return run_demo(
+        settings,
+        say,
+        broken=options.broken,
+        with_airflow=not options.without_airflow,
+        keep=options.keep,
+        report_file=options.report,
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

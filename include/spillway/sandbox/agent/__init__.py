@@ -1,0 +1,1 @@
+"""A node agent: an ordinary Kubernetes API client that runs a node's pods as isolated local processes."""

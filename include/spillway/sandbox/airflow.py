@@ -1,0 +1,118 @@
+"""Airflow's four processes on the sandbox: settings, one-time set-up, process specs."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Mapping
+from datetime import timedelta
+from pathlib import Path
+
+from spillway.errors import SandboxError
+from spillway.sandbox.process import ProcessSpec, http_answers, port_open
+from spillway.sandbox.settings import INCLUDE, PROJECT, SandboxSettings, credentials, write_private
+
+SETTINGS_FILE = PROJECT / "docker" / "airflow.env"
+ADMIN = "admin"
+AIRFLOW_STAGE = 2
+
+
+def settings_file() -> Mapping[str, str]:
+    """The settings that the sandbox shares with the containers."""
+    lines = [line.strip() for line in SETTINGS_FILE.read_text().splitlines()]
+    pairs = (line.partition("=") for line in lines if line and not line.startswith("#"))
+    return {name: value for name, _, value in pairs}
+
+
+def airflow_environment(settings: SandboxSettings) -> dict[str, str]:
+    """The whole environment of an Airflow process: nothing of the caller's but PATH, HOME and the time zone data."""
+    made = credentials(settings)
+    home = settings.airflow_home
+    url = f"http://127.0.0.1:{settings.airflow_port}"
+    fernet = base64.urlsafe_b64encode(hashlib.sha256(made["airflow_fernet_source"].encode()).digest()).decode()
+    return dict(settings_file()) | {
+        "PATH": f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin",
+        "HOME": os.environ.get("HOME", "/"),
+        "LANG": "C.UTF-8",
+        "PYTHONPATH": str(INCLUDE),
+        "PYTHONUNBUFFERED": "1",
+        "AIRFLOW_HOME": str(home),
+        "AIRFLOW__CORE__DAGS_FOLDER": str(PROJECT / "dags"),
+        "AIRFLOW__CORE__PLUGINS_FOLDER": str(PROJECT / "plugins"),
+        "AIRFLOW__CORE__FERNET_KEY": fernet,
+        "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": f"{ADMIN}:admin",
+        "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE": str(home / "passwords.json"),
+        "AIRFLOW__CORE__EXECUTION_API_SERVER_URL": f"{url}/execution/",
+        "AIRFLOW__API__HOST": "127.0.0.1",
+        "AIRFLOW__API__PORT": str(settings.airflow_port),
+        "AIRFLOW__API__BASE_URL": url,
+        "AIRFLOW__API__SECRET_KEY": made["airflow_jwt_secret"],
+        "AIRFLOW__API_AUTH__JWT_SECRET": made["airflow_jwt_secret"] * 2,
+        "AIRFLOW__LOGGING__WORKER_LOG_SERVER_PORT": str(settings.airflow_port + 3),
+        "AIRFLOW__LOGGING__TRIGGER_LOG_SERVER_PORT": str(settings.airflow_port + 4),
+        "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{home / 'airflow.db'}",
+        "AIRFLOW__SECRETS__BACKEND": "airflow.secrets.local_filesystem.LocalFilesystemBackend",
+        "AIRFLOW__SECRETS__BACKEND_KWARGS": json.dumps({"connections_file_path": str(settings.connections)}),
+        "SPILLWAY_CONFIG_DIR": str(settings.config),
+    }
+
+
+def prepare_airflow(settings: SandboxSettings) -> None:
+    """Create the metadata database and the admin's password; a second call changes nothing."""
+    import airflow
+
+    home = settings.airflow_home
+    home.mkdir(parents=True, exist_ok=True)
+    write_private(home / "passwords.json", json.dumps({ADMIN: credentials(settings)["airflow_admin_password"]}))
+    migrated = home / "migrated"
+    if migrated.exists() and migrated.read_text() == airflow.__version__:
+        return
+    command = [str(Path(sys.executable).parent / "airflow"), "db", "migrate"]
+    result = subprocess.run(command, env=airflow_environment(settings), capture_output=True, text=True, check=False)
+    if result.returncode != 0:
+        raise SandboxError(
+            f"airflow db migrate failed ({result.returncode}):\n{(result.stdout + result.stderr)[-2000:]}"
+        )
+    migrated.write_text(airflow.__version__)
+
+
+def airflow_processes(settings: SandboxSettings) -> tuple[ProcessSpec, ...]:
+    """The API server, scheduler, DAG processor and triggerer."""
+    port = settings.airflow_port
+    health = f"http://127.0.0.1:{port}/api/v2/monitor/health"
+    environment = airflow_environment(settings)
+
+    def spec(name: str, *arguments: str, stage: int, ready: str | int) -> ProcessSpec:
+        def is_ready() -> bool:
+            return _component_healthy(health, ready) if isinstance(ready, str) else port_open(ready)
+
+        return ProcessSpec(
+            name=f"airflow-{name}",
+            argv=(str(Path(sys.executable).parent / "airflow"), name, *arguments),
+            environment=environment,
+            working_directory=settings.airflow_home,
+            ready=is_ready if name != "api-server" else lambda: http_answers(health),
+            ports=(port,) if name == "api-server" else (),
+            stage=stage,
+            stop_grace=timedelta(seconds=10),
+        )
+
+    return (
+        spec("api-server", stage=AIRFLOW_STAGE, ready=port),
+        spec("scheduler", stage=AIRFLOW_STAGE + 1, ready="scheduler"),
+        spec("dag-processor", stage=AIRFLOW_STAGE + 1, ready="dag_processor"),
+        spec("triggerer", stage=AIRFLOW_STAGE + 1, ready="triggerer"),
+    )
+
+
+def _component_healthy(url: str, component: str) -> bool:
+    try:
+        with urllib.request.urlopen(url, timeout=1) as answer:
+            return bool(json.load(answer)[component]["status"] == "healthy")
+    except (OSError, ValueError, KeyError):
+        return False

@@ -1,0 +1,186 @@
+"""Bring the sandbox up and down; both may be repeated, and may be cut off anywhere."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from spillway.errors import SandboxError
+from spillway.ledger import upgrade
+from spillway.sandbox.airflow import ADMIN, airflow_processes, prepare_airflow
+from spillway.sandbox.airflow_api import sandbox_api
+from spillway.sandbox.configuration import write_configuration, write_connections
+from spillway.sandbox.process import ProcessSpec
+from spillway.sandbox.settings import INCLUDE, SandboxSettings, check_ports, credentials
+from spillway.sandbox.sites import certificates, seed, site_processes
+from spillway.sandbox.supervisor import Supervisor, marked_processes, read_status, sweep
+
+Say = Callable[[str], None]
+
+READY_SECONDS = 300.0
+STOP_SECONDS = 60.0
+FREE_BYTES_NEEDED = 1 << 30
+DAGS = ("train", "sync_images", "sync_datasets", "upload_checkpoints", "sweep_orphans")
+
+
+def up(settings: SandboxSettings, say: Say, *, with_airflow: bool = True) -> None:
+    """Start everything and return when all of it is ready; what runs already is left alone.
+
+    Raises:
+        SandboxError: a port is taken, the disk is full, or a process did not become ready; the end of its log is shown.
+    """
+    if read_status(settings.state) is None:
+        _check_disk(settings.state)
+        sweep(settings.state)
+        check_ports(settings, with_airflow=with_airflow)
+        prepare(settings, say, with_airflow=with_airflow)
+        _spawn_supervisor(settings, with_airflow=with_airflow)
+    say("waiting for the sites")
+    try:
+        _wait_ready(settings, say, lambda name: not name.startswith("airflow-"))
+        seed(settings)
+        say("both sites are ready, the sample image and data are on-prem")
+        if with_airflow:
+            _wait_ready(settings, say, lambda name: True)
+            unpause(settings, DAGS)
+            say(f"Airflow is ready: http://127.0.0.1:{settings.airflow_port}")
+    except BaseException:
+        down(settings, say)
+        raise
+
+
+def prepare(settings: SandboxSettings, say: Say, *, with_airflow: bool) -> None:
+    """Everything on disk that the processes need."""
+    settings.state.mkdir(parents=True, exist_ok=True)
+    (settings.state / "base_port").write_text(str(settings.base_port))
+    shutil.rmtree(settings.state / "held", ignore_errors=True)
+    say("writing certificates, configuration and Connections")
+    write_configuration(settings)
+    write_connections(settings, certificates(settings))
+    upgrade(settings.ledger_url)
+    if with_airflow:
+        say("preparing Airflow's database")
+        prepare_airflow(settings)
+
+
+def processes(settings: SandboxSettings, *, with_airflow: bool) -> tuple[ProcessSpec, ...]:
+    """Every process of the sandbox."""
+    return site_processes(settings) + (airflow_processes(settings) if with_airflow else ())
+
+
+def supervise(settings: SandboxSettings, *, with_airflow: bool) -> None:
+    """Be the supervisor, until told to stop."""
+    Supervisor(state=settings.state, specs=processes(settings, with_airflow=with_airflow)).run()
+
+
+def unpause(settings: SandboxSettings, dags: tuple[str, ...]) -> None:
+    """Let the DAGs run once the DAG processor has brought them in."""
+    api = sandbox_api(settings)
+    for dag_id in dags:
+        api.wait_for_dag(dag_id)
+        api.unpause(dag_id)
+
+
+def down(settings: SandboxSettings, say: Say) -> None:
+    """Stop everything; afterwards no process of the sandbox is left, also where the supervisor had died."""
+    pid = _supervisor_pid(settings.state)
+    if pid is not None:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGTERM)
+        deadline = time.monotonic() + STOP_SECONDS
+        while _supervisor_pid(settings.state) is not None and time.monotonic() < deadline:
+            time.sleep(0.2)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    swept = sweep(settings.state)
+    if swept:
+        say(f"{swept} processes of a sandbox without supervisor were ended")
+    left = list(marked_processes(settings.state))
+    if left:
+        raise SandboxError(f"processes {left} of the sandbox could not be ended; end them by hand")
+    say("the sandbox is down")
+
+
+def login(settings: SandboxSettings) -> str:
+    """What a person needs to look at the UI."""
+    password = credentials(settings)["airflow_admin_password"]
+    return f"http://127.0.0.1:{settings.airflow_port}  user: {ADMIN}  password: {password}"
+
+
+def _spawn_supervisor(settings: SandboxSettings, *, with_airflow: bool) -> None:
+    settings.logs.mkdir(exist_ok=True)
+    argv = [sys.executable, "-m", "spillway.sandbox", "--state", str(settings.state), "supervise"]
+    if not with_airflow:
+        argv.append("--without-airflow")
+    with (settings.logs / "supervisor.log").open("ab") as log:
+        process = subprocess.Popen(
+            argv,
+            env=dict(os.environ) | {"PYTHONPATH": str(INCLUDE)},
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    deadline = time.monotonic() + STOP_SECONDS
+    while read_status(settings.state) is None:
+        if process.poll() is not None or time.monotonic() > deadline:
+            raise SandboxError(f"the supervisor did not start:\n{tail(settings.logs / 'supervisor.log')}")
+        time.sleep(0.1)
+
+
+def _wait_ready(settings: SandboxSettings, say: Say, wanted: Callable[[str], bool]) -> None:
+    deadline = time.monotonic() + READY_SECONDS
+    known: set[str] = set()
+    while True:
+        status = read_status(settings.state)
+        if status is None:
+            raise SandboxError(f"the supervisor has ended:\n{tail(settings.logs / 'supervisor.log')}")
+        names = [name for name in status if wanted(name)]
+        waiting = [name for name in names if status[name]["state"] != "ready"]
+        for name in names:
+            if name not in waiting and name not in known:
+                known.add(name)
+                say(f"  {name} is ready ({len(known)}/{len(names)})")
+        if not waiting:
+            return
+        if time.monotonic() > deadline:
+            first = waiting[0]
+            raise SandboxError(
+                f"{', '.join(waiting)} did not become ready within {READY_SECONDS:.0f} s; the log of {first} ends:\n"
+                + tail(settings.logs / f"{first}.log")
+            )
+        time.sleep(0.3)
+
+
+def _supervisor_pid(state: Path) -> int | None:
+    """The pid of a living supervisor."""
+    try:
+        pid = int((state / "supervisor.pid").read_text())
+        command = Path(f"/proc/{pid}/cmdline").read_bytes()
+    except (OSError, ValueError):
+        return None
+    return pid if b"spillway.sandbox" in command else None
+
+
+def _check_disk(state: Path) -> None:
+    existing = next(folder for folder in (state, *state.parents) if folder.exists())
+    free = shutil.disk_usage(existing).free
+    if free < FREE_BYTES_NEEDED:
+        raise SandboxError(
+            f"{existing} has {free >> 20} MiB free, the sandbox needs {FREE_BYTES_NEEDED >> 20} MiB; "
+            "free some space, or choose another disk: SPILLWAY_SANDBOX_DIR=<directory>"
+        )
+
+
+def tail(file: Path, lines: int = 15) -> str:
+    """The last lines of a log."""
+    if not file.exists():
+        return "(no log)"
+    return "\n".join(file.read_text(errors="replace").splitlines()[-lines:])

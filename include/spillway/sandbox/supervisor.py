@@ -1,0 +1,202 @@
+"""One small supervisor: starts every process in stages, restarts the dead with back-off, ends the whole group.
+
+Each process runs in a group of its own and carries ``SPILLWAY_SANDBOX=<state directory>`` in its environment, so that
+whatever a crash leaves behind (the supervisor's own death included) is found again through /proc and swept: nothing
+outlives ``down``, and a new ``up`` begins clean. A process whose name has a file in ``held/`` stays down: that is how
+a drill takes a node or a site away.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO
+
+from spillway.errors import SandboxError
+from spillway.sandbox.process import ProcessSpec
+
+MARK = "SPILLWAY_SANDBOX"
+FIRST_BACK_OFF_SECONDS = 0.5
+LONGEST_BACK_OFF_SECONDS = 30.0
+STEADY_SECONDS = 60.0
+TICK_SECONDS = 0.2
+
+
+@dataclass(slots=True)
+class _Child:
+    spec: ProcessSpec
+    process: subprocess.Popen[bytes] | None = None
+    ready: bool = False
+    starts: int = 0
+    started_at: float = 0.0
+    next_start_at: float = 0.0
+    back_off_seconds: float = FIRST_BACK_OFF_SECONDS
+
+    @property
+    def alive(self) -> bool:
+        return self.process is not None and self.process.poll() is None
+
+
+@dataclass(slots=True)
+class Supervisor:
+    """Runs the processes of ``specs`` until told to stop; ``status.json`` says how each one is."""
+
+    state: Path
+    specs: Sequence[ProcessSpec]
+    stopping: bool = False
+    _children: list[_Child] = field(default_factory=list)
+
+    def run(self) -> None:
+        """Block until TERM or INT; then end every group and return."""
+        lock = _lock(self.state)
+        sweep(self.state)
+        self._children = [_Child(spec) for spec in self.specs]
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: setattr(self, "stopping", True))
+        (self.state / "supervisor.pid").write_text(str(os.getpid()))
+        try:
+            while not self.stopping:
+                self._tick(time.monotonic())
+                time.sleep(TICK_SECONDS)
+        finally:
+            self._end_all()
+            sweep(self.state)
+            (self.state / "supervisor.pid").unlink(missing_ok=True)
+            (self.state / "status.json").unlink(missing_ok=True)
+            lock.close()
+
+    def _tick(self, now: float) -> None:
+        open_stage = min((c.spec.stage for c in self._children if not c.ready and not self._held(c)), default=None)
+        for child in self._children:
+            if child.alive:
+                self._look_after(child, now)
+            elif not self._held(child) and (open_stage is None or child.spec.stage <= open_stage):
+                self._start_when_due(child, now)
+            elif self._held(child):
+                child.ready = False
+        self._write_status()
+
+    def _look_after(self, child: _Child, now: float) -> None:
+        if self._held(child):
+            _kill_group(child.process, signal.SIGKILL)
+            return
+        if not child.ready:
+            child.ready = child.spec.ready()
+        if now - child.started_at > STEADY_SECONDS:
+            child.back_off_seconds = FIRST_BACK_OFF_SECONDS
+
+    def _start_when_due(self, child: _Child, now: float) -> None:
+        if child.process is not None:
+            _kill_group(child.process, signal.SIGKILL)
+            child.process, child.ready = None, False
+            child.next_start_at = now + child.back_off_seconds
+            child.back_off_seconds = min(2 * child.back_off_seconds, LONGEST_BACK_OFF_SECONDS)
+        if now < child.next_start_at:
+            return
+        for leftover in child.spec.cleanup:
+            leftover.unlink(missing_ok=True)
+        child.process = _start(child.spec, self.state)
+        child.starts, child.started_at = child.starts + 1, now
+
+    def _held(self, child: _Child) -> bool:
+        return (self.state / "held" / child.spec.name).exists()
+
+    def _write_status(self) -> None:
+        status = {
+            child.spec.name: {
+                "state": "held" if self._held(child) else "ready" if child.ready and child.alive else "starting",
+                "pid": child.process.pid if child.process is not None and child.alive else None,
+                "starts": child.starts,
+            }
+            for child in self._children
+        }
+        partial = self.state / "status.json.partial"
+        partial.write_text(json.dumps(status))
+        partial.replace(self.state / "status.json")
+
+    def _end_all(self) -> None:
+        for stage in sorted({child.spec.stage for child in self._children}, reverse=True):
+            group = [child for child in self._children if child.spec.stage == stage and child.process is not None]
+            for child in group:
+                _kill_group(child.process, signal.SIGTERM)
+            for child in group:
+                assert child.process is not None
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    child.process.wait(child.spec.stop_grace.total_seconds())
+                _kill_group(child.process, signal.SIGKILL)
+                child.process.wait()
+
+
+def _start(spec: ProcessSpec, state: Path) -> subprocess.Popen[bytes]:
+    spec.working_directory.mkdir(parents=True, exist_ok=True)
+    (state / "logs").mkdir(exist_ok=True)
+    with (state / "logs" / f"{spec.name}.log").open("ab") as log:
+        return subprocess.Popen(
+            spec.argv,
+            env=dict(spec.environment) | {MARK: str(state)},
+            cwd=spec.working_directory,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+
+
+def _kill_group(process: subprocess.Popen[bytes] | None, number: signal.Signals) -> None:
+    if process is not None:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, number)
+
+
+def _lock(state: Path) -> IO[str]:
+    """Hold the state directory for the length of the process; a second supervisor is refused."""
+    state.mkdir(parents=True, exist_ok=True)
+    file = (state / "supervisor.lock").open("w")
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as taken:
+        raise SandboxError(f"a sandbox is already running on {state}; stop it first: make down") from taken
+    return file
+
+
+def marked_processes(state: Path) -> Iterator[int]:
+    """The pids, other than this one, whose environment names the state directory."""
+    mark = f"{MARK}={state}".encode()
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal() and int(entry.name) != os.getpid():
+            with contextlib.suppress(OSError):
+                if mark in (entry / "environ").read_bytes().split(b"\0"):
+                    yield int(entry.name)
+
+
+def sweep(state: Path) -> int:
+    """Kill what an earlier run left behind; gives how many processes there were."""
+    found: set[int] = set()
+    for _ in range(50):
+        alive = set(marked_processes(state))
+        if not alive:
+            break
+        found |= alive
+        for pid in alive:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(0.1)
+    return len(found)
+
+
+def read_status(state: Path) -> dict[str, dict[str, object]] | None:
+    """How each process is, or None where no supervisor runs."""
+    try:
+        os.kill(int((state / "supervisor.pid").read_text()), 0)
+        status: dict[str, dict[str, object]] = json.loads((state / "status.json").read_text())
+    except (OSError, ValueError):
+        return None
+    return status

@@ -1,0 +1,1 @@
+"""Airflow adapters over the spillway library."""

@@ -1,0 +1,33 @@
+"""Bring a run's dataset to the site that was chosen for it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from airflow.sdk import BaseOperator, Context
+from spillway.sync.report import summary
+
+from spillway.runs.staging import stage_dataset
+from spillway_airflow.failures import typed_failures
+from spillway_airflow.hooks import worker_services
+
+
+class SyncDatasetOperator(BaseOperator):
+    """Copy what is new or changed to the store of the run's open attempt; gives the counts of the report."""
+
+    template_fields: Sequence[str] = ("training_run",)
+
+    def __init__(self, *, training_run: str, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.training_run = training_run
+
+    def execute(self, context: Context) -> dict[str, Any] | None:
+        with typed_failures():
+            services = worker_services()
+            attempt = services.ledger.open_attempt(self.training_run)
+            if attempt is None or attempt.job.dataset is None:
+                return None
+            target = attempt.candidate.cluster
+            report = stage_dataset(services, attempt.job, target, self.log.info, run=attempt.run)
+            return {"cluster": target, **summary(report)} if report else None

@@ -1,0 +1,98 @@
+"""The tasks of the standing DAGs: each calls one library function."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from airflow.sdk import get_current_context
+from airflow.sdk.exceptions import AirflowException
+
+from spillway.codec import encode
+from spillway.config import jobs_directory, load_job
+from spillway.errors import ConfigError
+from spillway.model import JobSpec
+from spillway.runs.cancelling import sweep
+from spillway.runs.distribution import Route, dataset_routes, image_routes, send_image, upload_checkpoints
+from spillway.runs.services import Services
+from spillway.runs.staging import copy_dataset
+from spillway_airflow.assets import dataset_asset
+from spillway_airflow.failures import typed_failures
+from spillway_airflow.hooks import worker_services
+
+LIVING = frozenset(
+    {"scheduled", "queued", "running", "deferred", "up_for_retry", "up_for_reschedule", "restarting", "awaiting_input"}
+)
+
+
+def declared_jobs(services: Services) -> tuple[JobSpec, ...]:
+    """Every job file that can be read; a broken one is left to whoever starts it."""
+    jobs = []
+    for path in sorted(jobs_directory(os.environ).glob("*.yaml")):
+        try:
+            jobs.append(load_job(path, services.configuration.datasets))
+        except ConfigError:
+            continue
+    return tuple(jobs)
+
+
+def find_image_routes() -> list[dict[str, str]]:
+    """Plain routes for a mapped task."""
+    with typed_failures():
+        services = worker_services()
+        return [encode(route) for route in image_routes(services, declared_jobs(services))]
+
+
+def find_dataset_routes() -> list[dict[str, str]]:
+    """Plain routes for a mapped task."""
+    with typed_failures():
+        return [encode(route) for route in dataset_routes(worker_services())]
+
+
+def run_image_route(route: Mapping[str, str], *, dry_run: bool, say: Any) -> Any:
+    """Mirror one image to one site."""
+    with typed_failures():
+        return encode(send_image(worker_services(), Route(**route), say, dry_run=dry_run))
+
+
+def run_dataset_route(route: Mapping[str, str], *, dry_run: bool, say: Any) -> dict[str, Any]:
+    """Sync one dataset to one site and tell the dataset's asset."""
+    from airflow.sdk import Metadata
+
+    from spillway.sync.report import summary
+
+    with typed_failures():
+        services = worker_services()
+        report = copy_dataset(services, services.configuration.datasets[route["name"]], route["site"], dry_run=dry_run)
+        found = summary(report)
+        say("%s at %s: %s", route["name"], route["site"], found)
+        if not report.ok:
+            raise AirflowException(f"dataset {route['name']} is not whole at {route['site']}: {found}")
+    if report.objects_copied and not dry_run:
+        events = get_current_context()["outlet_events"]
+        alias = next(iter(events)) if len(events) else None
+        if alias is not None:
+            events[alias].add(dataset_asset(route["name"]), extra={"site": route["site"]})
+    return found
+
+
+def run_upload(say: Any) -> None:
+    """Replicate checkpoints; the task fails, and is retried, when a run could not be replicated."""
+    with typed_failures():
+        failed = upload_checkpoints(worker_services(), say)
+    if failed:
+        raise AirflowException("; ".join(failed))
+
+
+def run_sweep(*, dry_run: bool, say: Any) -> list[dict[str, Any]]:
+    """Stop the pods that nobody owns."""
+    ti = get_current_context()["ti"]
+
+    def owner_alive(origin: Mapping[str, Any]) -> bool:
+        found = ti.get_task_states(dag_id=origin["dag_id"], run_ids=[origin["run_id"]])
+        states = found.get(origin["run_id"], {})
+        return any(state in LIVING for state in states.values())
+
+    with typed_failures():
+        return [encode(entry) for entry in sweep(worker_services(), owner_alive, say, dry_run=dry_run)]

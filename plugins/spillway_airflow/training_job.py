@@ -1,0 +1,42 @@
+"""The whole pipeline of one training job as a task group that a user's DAG calls in a few lines."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from airflow.sdk import TaskGroup
+
+from spillway_airflow.assets import CHECKPOINTS
+from spillway_airflow.operators.place_job import PlaceJobOperator
+from spillway_airflow.operators.settle_job import SettleJobOperator
+from spillway_airflow.operators.sync_dataset import SyncDatasetOperator
+from spillway_airflow.operators.sync_image import SyncImageOperator
+from spillway_airflow.operators.training_pod import TrainingPodOperator
+
+RETRIES = 2
+"""For lost workers only; each finds the open attempt again."""
+
+
+def training_job(
+    job: str,
+    *,
+    group_id: str = "training",
+    dry_run_only: bool | str = False,
+    poll_seconds: float = 10.0,
+) -> TaskGroup:
+    """place -> sync image and dataset -> train -> settle, for a job file of the jobs directory.
+
+    Args:
+        job: the job file's name, or a template of it such as ``{{ params.job }}``.
+        dry_run_only: a boolean, or a template that renders to one.
+    """
+    defaults = {"retries": RETRIES, "retry_delay": timedelta(seconds=15)}
+    with TaskGroup(group_id=group_id, prefix_group_id=False, default_args=defaults) as group:
+        place = PlaceJobOperator(task_id="place", job=job, dry_run_only=dry_run_only, poll_seconds=poll_seconds)
+        run = "{{ ti.xcom_pull(task_ids='place')['run'] }}"
+        image = SyncImageOperator(task_id="sync_image", training_run=run)
+        dataset = SyncDatasetOperator(task_id="sync_dataset", training_run=run)
+        train = TrainingPodOperator(task_id="train", training_run=run, poll_seconds=poll_seconds, outlets=[CHECKPOINTS])
+        settle = SettleJobOperator(task_id="settle", training_run=run)
+        place >> [image, dataset] >> train >> settle
+    return group

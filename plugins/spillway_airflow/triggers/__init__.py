@@ -1,0 +1,1 @@
+"""Triggers, one a file."""
