@@ -89,14 +89,13 @@ class PartStore:
                 for chunk in self.read(part):
                     sink.write(chunk)
             half.replace(target)
-        except OSError as problem:
-            if problem.errno not in (errno.ENOSPC, errno.EDQUOT):
-                raise
-            folder = next(parent for parent in target.parents if parent.exists())
-            free_bytes = shutil.disk_usage(folder).free
-            raise DiskFull(str(target), size_bytes=part.size_bytes, free_bytes=free_bytes) from problem
-        finally:
+        except BaseException as problem:
             half.unlink(missing_ok=True)
+            if isinstance(problem, OSError) and problem.errno in (errno.ENOSPC, errno.EDQUOT):
+                folder = next(parent for parent in target.parents if parent.exists())
+                free_bytes = shutil.disk_usage(folder).free
+                raise DiskFull(str(target), size_bytes=part.size_bytes, free_bytes=free_bytes) from problem
+            raise
 
     def _put(self, part: CheckpointPart, body: bytes | Iterable[bytes]) -> None:
         key = part_key(self._run, part.sha256)
