@@ -39,7 +39,7 @@ def pool_capacities(state: ClusterState, reservations: Iterable[Reservation]) ->
     """
     free = _free_after_running(state)
     on_nodes = Counter(pod.attempt for pod in state.pods if pod.node is not None and pod.attempt is not None)
-    ours = sorted((r for r in reservations if r.cluster == state.cluster.name), key=lambda r: r.attempt)
+    ours = sorted((r for r in reservations if r.cluster == state.cluster.name), key=lambda r: (r.attempt, r.pool))
     for reservation in ours:
         nodes = [node.name for node in _usable(state.nodes, reservation.pool)]
         for _ in range(reservation.nodes - on_nodes[reservation.attempt]):

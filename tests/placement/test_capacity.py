@@ -1,0 +1,103 @@
+"""Free GPUs are counted node by node, and nothing is counted twice or forgotten."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from spillway.model import NodeState, PodUse, Reservation
+from spillway.placement.capacity import PoolCapacity, pool_capacities
+from spillway.testing.builders import cluster_state, node, node_pool, nodes_of, onprem_cluster, pod, reservation
+
+TWO_NODES = nodes_of(node_pool(), 2)
+
+
+def free_gpus(
+    *,
+    nodes: tuple[NodeState, ...] = TWO_NODES,
+    pods: tuple[PodUse, ...] = (),
+    reservations: tuple[Reservation, ...] = (),
+) -> Mapping[str, int]:
+    state = cluster_state(onprem_cluster(), nodes=nodes, pods=pods)
+    return pool_capacities(state, reservations)["a100"].free_gpus
+
+
+ON_FIRST: dict[str, Any] = {"node": "a100-0"}
+
+TAKEN = {
+    "nothing": ((), (), (8, 8)),
+    "a foreign pod on its node": ((pod(gpus=3, **ON_FIRST),), (), (5, 8)),
+    "pods on different nodes": ((pod(gpus=3, **ON_FIRST), pod(gpus=2, node="a100-1")), (), (5, 6)),
+    "more than there is": ((pod(gpus=9, **ON_FIRST),), (), (0, 8)),
+    "a pod on a node that is gone": ((pod(gpus=3, node="a100-7"),), (), (8, 8)),
+    "a foreign pending pod, first fit": ((pod(gpus=3),), (), (5, 8)),
+    "a pending pod that fits on no node": ((pod(gpus=16),), (), (8, 8)),
+    "pending pods, the largest first": ((pod(name="a", gpus=1), pod(name="b", gpus=8)), (), (0, 7)),
+    "a reservation without a pod": ((), (reservation(gpus_per_node=3),), (5, 8)),
+    "a reservation of a gang": ((), (reservation(gpus_per_node=5, nodes=2),), (3, 3)),
+    "a gang whose pods share a node": ((), (reservation(gpus_per_node=4, nodes=3),), (0, 4)),
+    "a reservation and its pod": (
+        (pod(gpus=3, attempt="other-1", node="a100-1"),),
+        (reservation(gpus_per_node=3),),
+        (8, 5),
+    ),
+    "a reservation and its pending pod": ((pod(gpus=3, attempt="other-1"),), (reservation(gpus_per_node=3),), (5, 8)),
+    "a gang of which one pod has its node": (
+        (pod(gpus=5, attempt="other-1", node="a100-1"), pod(name="worker", gpus=5, attempt="other-1")),
+        (reservation(gpus_per_node=5, nodes=2),),
+        (3, 3),
+    ),
+    "a reservation and the pod of another attempt": (
+        (pod(gpus=3, attempt="other-2", node="a100-1"),),
+        (reservation(gpus_per_node=3),),
+        (5, 5),
+    ),
+    "a reservation and a pending pod of another attempt": (
+        (pod(gpus=2, attempt="other-2"),),
+        (reservation(gpus_per_node=3),),
+        (3, 8),
+    ),
+    "a reservation of another pool": ((), (reservation(pool="v100", gpus_per_node=3),), (8, 8)),
+    "a reservation of another cluster": ((), (reservation(cluster="cloud", gpus_per_node=3),), (8, 8)),
+}
+
+
+@pytest.mark.parametrize(("pods", "reservations", "free"), TAKEN.values(), ids=TAKEN.keys())
+def test_what_is_taken_from_two_nodes_of_eight(
+    pods: tuple[PodUse, ...], reservations: tuple[Reservation, ...], free: tuple[int, int]
+) -> None:
+    assert free_gpus(pods=pods, reservations=reservations) == {"a100-0": free[0], "a100-1": free[1]}
+
+
+def test_a_pod_on_a_lost_node_is_not_packed_onto_another_one() -> None:
+    lost = node(name="a100-0", ready=False)
+    free = free_gpus(
+        nodes=(lost, TWO_NODES[1]),
+        pods=(pod(gpus=3, attempt="other-1", node="a100-0"),),
+        reservations=(reservation(gpus_per_node=3),),
+    )
+    assert free == {"a100-1": 8}
+
+
+@pytest.mark.parametrize(
+    "unusable",
+    [node(ready=False), node(schedulable=False), node(pool=None), node(pool="v100")],
+    ids=["not ready", "cordoned", "of no declared pool", "of another pool"],
+)
+def test_a_node_that_takes_no_pods_of_the_pool_has_no_free_gpus(unusable: NodeState) -> None:
+    assert free_gpus(nodes=(unusable,)) == {}
+
+
+def test_nodes_that_are_lost_still_count_against_the_declared_maximum() -> None:
+    pool = node_pool(max_nodes=3)
+    state = cluster_state(onprem_cluster(pools=(pool,)), nodes=(node(ready=False), node(name="a100-1")))
+    assert pool_capacities(state, ()) == {"a100": PoolCapacity(free_gpus={"a100-1": 8}, nodes_to_add=1)}
+
+
+@pytest.mark.parametrize(("gpus", "blocks"), [(1, 13), (2, 6), (3, 4), (5, 1), (6, 1), (7, 0)])
+def test_blocks_are_counted_per_node(gpus: int, blocks: int) -> None:
+    capacity = PoolCapacity(free_gpus={"a": 6, "b": 4, "c": 3, "d": 0}, nodes_to_add=0)
+    assert capacity.blocks(gpus) == blocks
+    assert capacity.largest_block == 6

@@ -1,0 +1,142 @@
+"""The dependency rule: dags -> plugins -> include; in the library the upper import the lower; decisions are pure."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+LIBRARY = ROOT / "include" / "spillway"
+
+# The layers from the lowest; the longest name that a module begins with decides.
+LAYERS: tuple[frozenset[str], ...] = (
+    frozenset({"", "__version__", "model", "errors", "codec"}),
+    frozenset({
+        "placement", "quota", "pricing", "losses", "leases", "pulls", "sync.plan", "sync.compare",
+        "checkpoints.retention", "checkpoints.layout", "images.reference",
+    }),
+    frozenset({"clouds", "stores", "registries", "sync", "images", "checkpoints", "connections"}),
+    frozenset({"observe", "preflight", "ledger", "config"}),
+    frozenset({"runs"}),
+    frozenset({"__main__", "sandbox"}),
+)  # fmt: skip
+TRAINER_MAY_IMPORT = frozenset({"trainer", "checkpoints", "stores", "model", "errors", "codec"})
+
+IMPURE_MODULES = frozenset({
+    "airflow", "asyncio", "boto3", "botocore", "glob", "http", "io", "kubernetes", "logging", "os", "pathlib", "random",
+    "requests", "secrets", "shutil", "signal", "socket", "sqlalchemy", "ssl", "subprocess", "sys", "tempfile",
+    "threading", "time", "urllib.request", "uuid",
+})  # fmt: skip
+PURE_NAMES = frozenset({"pathlib.PurePosixPath"})
+IMPURE_CALLS = frozenset({"open", "print", "input", "now", "utcnow", "today"})
+
+
+def library_modules() -> dict[str, Path]:
+    """Module name below ``spillway`` (empty for the package itself) and its file."""
+    modules = {}
+    for file in sorted(LIBRARY.rglob("*.py")):
+        parts = file.relative_to(LIBRARY).with_suffix("").parts
+        modules[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = file
+    return modules
+
+
+MODULES = library_modules()
+
+
+def imported(file: Path) -> Iterator[str]:
+    """Every name that the file imports, inside functions too: ``a.b`` of ``import a.b`` and of ``from a import b``."""
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (name.name for name in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{file}: imports are absolute"
+            yield from (f"{node.module}.{name.name}" for name in node.names)
+
+
+def library_imports(file: Path) -> Iterator[str]:
+    for name in imported(file):
+        if name == "spillway" or name.startswith("spillway."):
+            yield name.removeprefix("spillway").removeprefix(".")
+
+
+def begins(module: str, name: str) -> bool:
+    return module == name or module.startswith(f"{name}.")
+
+
+def outside(module: str) -> bool:
+    """Whether the module stands outside the layers."""
+    return begins(module, "trainer") or begins(module, "testing")
+
+
+def layer(module: str) -> int | None:
+    """The layer's height; None outside the layers and for a module that nobody gave one."""
+    named = [(name, height) for height, names in enumerate(LAYERS) for name in names if begins(module, name)]
+    return None if outside(module) or not named else max(named, key=lambda pair: len(pair[0]))[1]
+
+
+def test_every_module_has_a_layer() -> None:
+    assert not [module for module in MODULES if layer(module) is None and not outside(module)]
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_a_module_imports_its_own_layer_and_lower_ones_only(module: str) -> None:
+    own = layer(module)
+    if own is None:
+        return
+    higher = {name for name in library_imports(MODULES[module]) if (other := layer(name)) is None or other > own}
+    assert not higher
+
+
+@pytest.mark.parametrize("module", [module for module in MODULES if begins(module, "trainer")])
+def test_the_trainer_imports_what_goes_into_its_image_only(module: str) -> None:
+    foreign = {name for name in library_imports(MODULES[module]) if name.split(".")[0] not in TRAINER_MAY_IMPORT}
+    assert not foreign
+
+
+def test_only_the_command_line_and_test_servers_import_the_sandbox() -> None:
+    importers = {
+        module
+        for module, file in MODULES.items()
+        if any(begins(name, "sandbox") for name in library_imports(file)) and not begins(module, "sandbox")
+    }
+    assert {module for module in importers if not begins(module, "testing")} <= {"__main__"}
+
+
+def test_only_tests_import_the_test_support() -> None:
+    files = [file for module, file in MODULES.items() if not begins(module, "testing")]
+    files += [*(ROOT / "plugins").rglob("*.py"), *(ROOT / "dags").rglob("*.py")]
+    assert not [file for file in files if any(begins(name, "testing") for name in library_imports(file))]
+
+
+@pytest.mark.parametrize("module", [module for module in MODULES if layer(module) in {0, 1}])
+def test_a_decision_has_no_clock_file_network_environment_chance_or_log(module: str) -> None:
+    tree = ast.parse(MODULES[module].read_text(encoding="utf-8"))
+    called = {
+        node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call)
+    }
+    names = set(imported(MODULES[module])) - PURE_NAMES
+    assert not {name for name in names if any(begins(name, impure) for impure in IMPURE_MODULES)}
+    assert not called & IMPURE_CALLS
+
+
+@pytest.mark.parametrize(
+    ("folder", "forbidden"),
+    [
+        ("include", {"airflow", "spillway_airflow", "dags", "plugins"}),
+        ("plugins", {"dags"}),
+        ("dags", {"dags", "plugins"}),
+    ],
+)
+def test_the_folders_depend_downwards(folder: str, forbidden: set[str]) -> None:
+    found = {
+        (str(file.relative_to(ROOT)), name)
+        for file in sorted((ROOT / folder).rglob("*.py"))
+        for name in imported(file)
+        if name.split(".")[0] in forbidden
+    }
+    assert not found
