@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import itertools
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from spillway.ledger import Ledger, open_ledger, upgrade
+from spillway.ledger.schema import metadata
+from spillway.testing.postgres_server import PostgresServer
 
 NewDatabase = Callable[[], str]
 
@@ -23,11 +26,32 @@ def new_database(request: pytest.FixtureRequest, tmp_path: Path) -> NewDatabase:
     return lambda: f"sqlite:///{tmp_path}/ledger-{next(numbers)}.db"
 
 
-@pytest.fixture
-def ledger_url(new_database: NewDatabase) -> str:
-    """The URL of a ledger that holds nothing yet."""
-    url = new_database()
+@pytest.fixture(scope="session")
+def upgraded_sqlite(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An empty ledger of which each test takes a copy: to upgrade one a test takes long."""
+    file = tmp_path_factory.mktemp("upgraded") / "ledger.db"
+    upgrade(f"sqlite:///{file}")
+    return file
+
+
+@pytest.fixture(scope="session")
+def upgraded_postgres(postgres_server: PostgresServer) -> str:
+    """The URL of the one PostgreSQL ledger that tests take turns with."""
+    url = postgres_server.fresh_database()
     upgrade(url)
+    return url
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def ledger_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The URL of a ledger that holds nothing yet."""
+    if request.param == "sqlite":
+        file = shutil.copy(request.getfixturevalue("upgraded_sqlite"), tmp_path / "ledger.db")
+        return f"sqlite:///{file}"
+    url: str = request.getfixturevalue("upgraded_postgres")
+    with open_ledger(url).engine.begin() as connection:
+        for table in reversed(metadata.sorted_tables):
+            connection.execute(table.delete())
     return url
 
 

@@ -50,17 +50,19 @@ def test_an_empty_database_is_not_opened(new_database: Callable[[], str]) -> Non
     ],
     ids=["older", "newer"],
 )
-def test_a_ledger_of_another_release_is_not_opened(ledger_url: str, revision: str, message: str) -> None:
-    _stamp(ledger_url, revision)
+def test_a_ledger_of_another_release_is_not_opened(
+    new_database: Callable[[], str], revision: str, message: str
+) -> None:
+    url = _of_revision(revision, new_database())
     with pytest.raises(ConfigError) as refused:
-        open_ledger(ledger_url)
+        open_ledger(url)
     assert message in str(refused.value)
 
 
-def test_a_ledger_of_a_newer_release_is_not_upgraded(ledger_url: str) -> None:
-    _stamp(ledger_url, "0002")
+def test_a_ledger_of_a_newer_release_is_not_upgraded(new_database: Callable[[], str]) -> None:
+    url = _of_revision("0002", new_database())
     with pytest.raises(ConfigError, match="newer than 0001"):
-        upgrade(ledger_url)
+        upgrade(url)
 
 
 def test_a_database_that_another_program_migrates_too_can_hold_the_ledger(new_database: Callable[[], str]) -> None:
@@ -85,6 +87,9 @@ def test_processes_that_upgrade_at_the_same_time_make_one_ledger(new_database: C
     assert open_ledger(url).runs() == ()
 
 
-def _stamp(url: str, revision: str) -> None:
+def _of_revision(revision: str, url: str) -> str:
+    """The URL of a ledger that says it has that revision."""
+    upgrade(url)
     with Database(url).writing() as connection:
         connection.execute(text(f"UPDATE {VERSION_TABLE} SET version_num = '{revision}'"))
+    return url

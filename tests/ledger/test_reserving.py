@@ -1,0 +1,167 @@
+from __future__ import annotations
+
+import dataclasses
+from datetime import timedelta
+
+import pytest
+from sqlalchemy import insert
+from sqlalchemy.exc import IntegrityError
+
+from spillway.errors import CapacityNever, ConfigError, Missing
+from spillway.ledger import DecisionRecord, Ledger, RunRecord
+from spillway.ledger.schema import attempts
+from spillway.model import (
+    Attempt,
+    AttemptState,
+    Billing,
+    Candidate,
+    CoolDown,
+    Outcome,
+    PlacementDecision,
+    PlacementVerdict,
+    Rejection,
+    Reservation,
+)
+from spillway.testing.ledger_values import (
+    LEASE,
+    NOW,
+    PLACE,
+    POLICY,
+    SNAPSHOT,
+    a_job,
+    counting,
+    reserve,
+    reserved,
+)
+
+
+def test_a_reserved_attempt_is_the_row_and_the_promise(ledger: Ledger) -> None:
+    job = a_job(gpus_per_node=4, nodes=2)
+    attempt, _ = reserve(ledger, "r", job)
+    assert attempt == Attempt(
+        run="r",
+        number=1,
+        job=job,
+        state=AttemptState.RESERVED,
+        candidate=PLACE,
+        reserved_at=NOW,
+        lease_expires_at=NOW + LEASE,
+    )
+    assert ledger.attempts("r") == (attempt,)
+    assert ledger.reservations() == (
+        Reservation(
+            attempt="r-1",
+            department="nlp",
+            cluster="onprem",
+            pool="a100",
+            billing=Billing.OWNED,
+            gpus_per_node=4,
+            nodes=2,
+        ),
+    )
+
+
+def test_a_decision_is_stored_with_all_that_it_was_taken_from(ledger: Ledger) -> None:
+    resting = CoolDown(cluster="cloud", pool="spot", until=NOW + timedelta(minutes=5), reason="other-1: reclaimed")
+    ledger.cool_down(resting)
+    reserve(ledger, "other")
+    promised = ledger.reservations()
+    job = a_job()
+    _, decision = reserve(ledger, "r", job)
+    (record,) = ledger.decisions("r")
+    assert record == DecisionRecord(
+        run="r",
+        attempt=1,
+        taken_at=NOW,
+        job=job,
+        snapshot=dataclasses.replace(SNAPSHOT, reservations=promised, cool_downs=(resting,)),
+        policy=POLICY,
+        decision=decision,
+    )
+    again = counting(record.job, capacity=10**6)(record.snapshot.reservations, record.snapshot.cool_downs)
+    assert again == record.decision
+
+
+def test_a_decision_that_finds_no_place_is_stored_and_promises_nothing(ledger: Ledger) -> None:
+    verdict = PlacementVerdict(
+        candidate=Candidate(cluster="cloud", pool="spot", billing=Billing.SPOT),
+        rejections=(Rejection(rule="gpus", reason="needs 8 GPUs on one node, largest has 4", waits=False),),
+        scores={"price": 1 / 3},
+        total=0.1 + 0.2,
+    )
+    nowhere = PlacementDecision(job="llm-7b", taken_at=NOW, chosen=None, possible=False, verdicts=(verdict,))
+    assert reserve(ledger, "r", decide=lambda _promised, _resting: nowhere) == (None, nowhere)
+    assert [(record.attempt, record.decision) for record in ledger.decisions("r")] == [(None, nowhere)]
+    assert ledger.attempts("r") == () == ledger.reservations()
+
+
+def test_reserving_again_gives_the_open_attempt_its_decision_and_a_new_lease(ledger: Ledger) -> None:
+    attempt, decision = reserve(ledger, "r")
+    assert attempt is not None
+
+    def never(_promised: object, _resting: object) -> PlacementDecision:
+        raise AssertionError("an open attempt needs no decision")
+
+    later = NOW + timedelta(minutes=3)
+    adopted = dataclasses.replace(attempt, lease_expires_at=later + LEASE)
+    assert reserve(ledger, "r", now=later, decide=never) == (adopted, decision)
+    assert ledger.attempts("r") == (adopted,)
+    assert len(ledger.decisions("r")) == 1
+
+
+def test_a_settled_attempt_frees_its_gpus_and_the_next_one_counts_on(ledger: Ledger) -> None:
+    job = a_job(gpus_per_node=8)
+    first, _ = reserve(ledger, "r", job, decide=counting(job, capacity=8))
+    assert first is not None
+    assert reserve(ledger, "waits", job, decide=counting(job, capacity=8))[0] is None
+    ledger.settle(first, Outcome.PREEMPTED, "node lost", NOW)
+    second, _ = reserve(ledger, "r", job, decide=counting(job, capacity=8))
+    assert second is not None
+    assert (second.number, second.label) == (2, "r-2")
+    assert [reservation.attempt for reservation in ledger.reservations()] == ["r-2"]
+
+
+def test_a_decision_that_fails_leaves_nothing_behind(ledger: Ledger) -> None:
+    def never(_promised: object, _resting: object) -> PlacementDecision:
+        raise CapacityNever("llm-7b", "table")
+
+    with pytest.raises(CapacityNever):
+        reserve(ledger, "r", decide=never)
+    assert ledger.decisions("r") == () == ledger.attempts("r")
+    assert reserve(ledger, "r")[0] is not None
+
+
+def test_a_run_keeps_its_first_origin(ledger: Ledger) -> None:
+    ledger.open_run("r", a_job(), {"dag_id": "train", "map_index": -1}, NOW)
+    ledger.open_run("r", a_job(), {"dag_id": "another"}, NOW + timedelta(days=1))
+    assert ledger.origin("r") == {"dag_id": "train", "map_index": -1}
+    assert ledger.runs() == (
+        RunRecord(run="r", job=a_job(), origin={"dag_id": "train", "map_index": -1}, created_at=NOW),
+    )
+
+
+def test_a_run_is_not_opened_with_another_job(ledger: Ledger) -> None:
+    ledger.open_run("r", a_job(), {}, NOW)
+    message = r"run 'r': job: expected the job it was opened with, got another \(gpus_per_node 1 -> 8\); start a new"
+    with pytest.raises(ConfigError, match=message):
+        ledger.open_run("r", a_job(gpus_per_node=8), {}, NOW)
+    with pytest.raises(ConfigError, match=message):
+        reserve(ledger, "r", a_job(gpus_per_node=8))
+
+
+def test_nothing_is_reserved_for_a_run_that_was_not_opened(ledger: Ledger) -> None:
+    job = a_job()
+    with pytest.raises(Missing, match=r"run 'r' is not in ledger .*; open it with open_run"):
+        ledger.reserve(
+            "r", job, now=NOW, lease=LEASE, snapshot=SNAPSHOT, policy=POLICY, decide=counting(job, capacity=1)
+        )
+    with pytest.raises(Missing, match="run 'r' is not in ledger"):
+        ledger.origin("r")
+
+
+def test_the_database_itself_refuses_a_second_open_attempt(ledger: Ledger) -> None:
+    reserved(ledger, "r")
+    row = {"run": "r", "number": 2, "state": AttemptState.RESERVED, "cluster": "cloud", "pool": "p"}
+    more = {"billing": Billing.SPOT, "reserved_at": NOW, "lease_expires_at": NOW}
+    with pytest.raises(IntegrityError), ledger.engine.begin() as connection:
+        connection.execute(insert(attempts).values(row | more))
