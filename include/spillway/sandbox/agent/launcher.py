@@ -14,7 +14,7 @@ import signal
 import stat
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 CLONE_NEWNS, CLONE_NEWUSER, CLONE_NEWPID = 0x00020000, 0x10000000, 0x20000000
 MS_RDONLY, MS_REMOUNT, MS_BIND, MS_REC, MS_PRIVATE = 0x1, 0x20, 0x1000, 0x4000, 0x40000
@@ -34,7 +34,7 @@ def main() -> int:
         return START_FAILED  # the agent died before the kernel was told to watch it
     failure = Path(container["failure_file"]).open("w")  # noqa: SIM115  # stays open across the change of root
     try:
-        return _run(container)
+        return _run(container, failure)
     except OSError as problem:
         failure.write(f"cannot start the container: {problem}")
         return START_FAILED
@@ -42,13 +42,15 @@ def main() -> int:
         failure.close()
 
 
-def _run(container: dict[str, Any]) -> int:
+def _run(container: dict[str, Any], failure: TextIO) -> int:
     for procs in container["cgroup_files"]:
         Path(procs).write_text(str(os.getpid()))
     isolation = container["isolation"]
     if isolation != "plain":
         _enter_namespaces(with_user=isolation == "user")
         root = _build_root(container)
+    else:
+        container = _relocated(container)
     held, release = os.pipe()
     child = os.fork()
     if child == 0:
@@ -58,7 +60,7 @@ def _run(container: dict[str, Any]) -> int:
             if isolation != "plain":
                 _mount("proc", root / "proc", "proc")
                 _change_root(root)
-            _execute(container)
+            _execute(container, failure)
         os._exit(START_FAILED)
     signal.signal(signal.SIGTERM, lambda *_: os.kill(child, signal.SIGTERM))
     os.write(release, b"1")
@@ -67,17 +69,39 @@ def _run(container: dict[str, Any]) -> int:
     return code if code >= 0 else 128 - code
 
 
-def _execute(container: dict[str, Any]) -> None:
+def _execute(container: dict[str, Any], failure: TextIO) -> None:
+    """Become the container's program; gives back control only where that failed."""
+    program = container["argv"][0]
     try:
         directory = Path(container["working_directory"])
         directory.mkdir(parents=True, exist_ok=True)
         os.chdir(directory)
         for number in (signal.SIGPIPE, signal.SIGXFSZ):
             signal.signal(number, signal.SIG_DFL)  # Python ignores these, and exec would pass that on
-        os.execvpe(container["argv"][0], container["argv"], container["environment"])
+        os.execvpe(program, container["argv"], container["environment"])
+    except FileNotFoundError:
+        failure.write(f"exec: {program!r}: executable file not found in the image or the host's $PATH")
     except OSError as problem:
-        print(f"cannot run {container['argv'][0]!r}: {problem}", file=sys.stderr, flush=True)
-        os._exit(127 if isinstance(problem, FileNotFoundError) else 126)
+        failure.write(f"exec: {program!r}: {problem}")
+    failure.flush()
+
+
+def _relocated(container: dict[str, Any]) -> dict[str, Any]:
+    """Without a root of its own: paths in words and variables that the image has are turned into its own."""
+    image = container["image_root"]
+
+    def moved(text: str) -> str:
+        parts = text.split(":")
+        return ":".join(
+            image + part if part.startswith("/") and Path(image + part).exists() else part for part in parts
+        )
+
+    return {
+        **container,
+        "argv": [moved(word) for word in container["argv"]],
+        "environment": {name: moved(value) for name, value in container["environment"].items()},
+        "working_directory": moved(container["working_directory"]),
+    }
 
 
 def _enter_namespaces(*, with_user: bool) -> None:
@@ -98,7 +122,8 @@ def _build_root(container: dict[str, Any]) -> Path:
     root.mkdir()
     _mount("tmpfs", root, "tmpfs", "mode=0755")
     options = "userxattr," if container["isolation"] == "user" else ""
-    for name in sorted({*os.listdir("/"), *os.listdir(image)} - _OWN_DIRECTORIES):
+    names = {path.name for directory in (Path("/"), image) for path in directory.iterdir()}
+    for name in sorted(names - _OWN_DIRECTORIES):
         _lay(name, image, scratch, root, options)
     for name in ("proc", "sys", "run"):
         (root / name).mkdir()

@@ -7,7 +7,7 @@ import re
 from typing import Any
 
 from spillway.sandbox.kube.quantities import quantity
-from spillway.sandbox.kube.resources import JOBS, NAMESPACES, PODS, SECRETS, Object, Resource
+from spillway.sandbox.kube.resources import JOBS, NAMESPACES, NODES, PODS, SECRETS, Object, Resource
 from spillway.sandbox.kube.status import invalid
 
 NOT_READY = "node.kubernetes.io/not-ready"
@@ -47,6 +47,8 @@ def admit(resource: Resource, obj: Object, *, pod_eviction_after_seconds: int) -
         _default_pod_spec(obj["spec"], pod_eviction_after_seconds)
     elif resource is JOBS:
         _admit_job(obj)
+    elif resource is NODES:
+        obj.setdefault("spec", {})
     elif resource is NAMESPACES:
         obj["spec"] = {"finalizers": ["kubernetes"]}
     elif resource is SECRETS:
