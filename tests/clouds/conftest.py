@@ -1,23 +1,145 @@
-"""Servers that answer what a test writes down."""
+"""Servers that answer what a test writes down, and a real API server on which the test plays the node agent."""
 
 from __future__ import annotations
 
+import itertools
+import json
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
 
 import pytest
 
+from spillway.clouds.kubernetes import KubernetesCluster, client_from_kubeconfig
+from spillway.model import Cluster
+from spillway.sandbox.certificates import issue
+from spillway.sandbox.kube.process import api_server_process, kubeconfig
+from spillway.testing.builders import node_pool, onprem_cluster
+from spillway.testing.processes import free_ports, running
 from spillway.testing.scripted_api import Answer, ScriptedApi, scripted_api
 
 Script = Callable[..., ScriptedApi]
+Json = dict[str, Any]
+
+TOKEN = "test-token"
+READY_SINCE = "2026-11-30T12:00:00Z"
 
 
 @pytest.fixture
 def script() -> Iterator[Script]:
     """Starts a server with the given answers; all are stopped after the test."""
-    with ExitStack() as running:
+    with ExitStack() as servers:
 
         def start(*answers: Answer) -> ScriptedApi:
-            return running.enter_context(scripted_api(*answers))
+            return servers.enter_context(scripted_api(*answers))
 
         yield start
+
+
+@dataclass
+class ControlPlane:
+    """A running API server without nodes. A test adds nodes and reports what their agents would."""
+
+    url: str
+    ca_file: Path
+    namespaces: Iterator[int] = field(default_factory=lambda: itertools.count(1))
+    nodes: list[str] = field(default_factory=list)
+
+    def client(self, token: str = TOKEN) -> Any:
+        return client_from_kubeconfig(kubeconfig(name="c", server=self.url, ca_file=self.ca_file, token=token))
+
+    def cluster(self, **fields: Any) -> Cluster:
+        """A declared cluster with a namespace of its own; its nodes are those labelled with that namespace's name."""
+        namespace = f"training-{next(self.namespaces)}"
+        self.call("POST", "/api/v1/namespaces", {"metadata": {"name": namespace}})
+        pool = node_pool(node_selector={"owner": namespace}, gpus_per_node=4)
+        return onprem_cluster(namespace=namespace, pools=(pool,), **fields)
+
+    def open(self, cluster: Cluster, *, token: str = TOKEN) -> KubernetesCluster:
+        return KubernetesCluster(cluster=cluster, api_client=self.client(token))
+
+    def add_node(self, cluster: Cluster, name: str, **spec: Any) -> str:
+        """A ready node of the cluster's pool; ``spec`` as in its manifest."""
+        full = f"{name}-{cluster.namespace}"
+        self.call(
+            "POST", "/api/v1/nodes", {"metadata": {"name": full, "labels": {"owner": cluster.namespace}}, "spec": spec}
+        )
+        self.nodes.append(full)
+        self.report_node(full, ready=True)
+        return full
+
+    def report_node(self, name: str, *, ready: bool) -> None:
+        resources = {"cpu": "64", "memory": "256Gi", "pods": "110", "nvidia.com/gpu": "4"}
+        condition = {"type": "Ready", "status": str(ready), "reason": "x", "lastTransitionTime": READY_SINCE}
+        status = {"capacity": resources, "allocatable": resources, "conditions": [condition]}
+        self.call("PATCH", f"/api/v1/nodes/{name}/status", {"status": status})
+
+    def remove_node(self, name: str) -> None:
+        self.call("DELETE", f"/api/v1/nodes/{name}")
+        self.nodes.remove(name)
+
+    def create_pod(self, namespace: str, name: str, **spec: Any) -> Json:
+        manifest = {"metadata": {"name": name}, "spec": {"containers": [{"name": "c", "image": "i"}], **spec}}
+        return self.call("POST", f"/api/v1/namespaces/{namespace}/pods", manifest)
+
+    def report_pod(
+        self, cluster: Cluster, name: str, phase: str, *, container: Json | None = None, **status: Any
+    ) -> None:
+        """What the node's agent says of a pod; ``container`` is the state of the trainer."""
+        if container is not None:
+            entry = {
+                "name": "trainer",
+                "image": "i",
+                "imageID": "",
+                "ready": False,
+                "restartCount": 0,
+                "state": container,
+            }
+            status["containerStatuses"] = [entry]
+        path = f"/api/v1/namespaces/{cluster.namespace}/pods/{name}/status"
+        self.call("PATCH", path, {"status": {"phase": phase, **status}})
+
+    def call(self, method: str, path: str, body: Json | None = None) -> Json:
+        kind = "application/strategic-merge-patch+json" if method == "PATCH" else "application/json"
+        answer = self.client().call_api(
+            path,
+            method,
+            body=body,
+            header_params={"Content-Type": kind, "Accept": "application/json"},
+            auth_settings=["BearerToken"],
+            _preload_content=False,
+        )
+        return dict(json.loads(answer.data))
+
+
+@pytest.fixture(scope="session")
+def api_server() -> Iterator[ControlPlane]:
+    """The API server that all tests of this folder share."""
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder)
+        (root / "tokens").write_text(f"{TOKEN},admin\n")
+        certificates = issue(root / "pki")
+        (port,) = free_ports(1)
+        spec = api_server_process(
+            name="test",
+            port=port,
+            state_directory=root / "state",
+            certificates=certificates,
+            token_file=root / "tokens",
+            node_lost_after=timedelta(hours=1),
+            pod_eviction_after=timedelta(hours=1),
+        )
+        with running(spec, root / "log"):
+            yield ControlPlane(url=f"https://127.0.0.1:{port}", ca_file=certificates.ca_file)
+
+
+@pytest.fixture
+def control_plane(api_server: ControlPlane) -> Iterator[ControlPlane]:
+    """The shared API server; the nodes that the test added go with it."""
+    yield api_server
+    for name in list(api_server.nodes):
+        api_server.remove_node(name)

@@ -98,18 +98,23 @@ class KubernetesCluster:
                 raise
 
     def logs(self, pod_name: str, *, since: datetime | None = None, tail: int | None = None) -> LogLines:
-        query: dict[str, Any] = {"container": TRAINER_CONTAINER, "timestamps": "true", "limitBytes": LOG_BYTES}
+        query: dict[str, Any] = {"container": TRAINER_CONTAINER, "timestamps": "true"}
         if since is not None:
             query["sinceTime"] = since.astimezone(UTC).isoformat().replace("+00:00", "Z")
         if tail is not None:
             query["tailLines"] = tail
-        try:
-            body = self._api.bytes("GET", f"{self._pods}/{pod_name}/log", query)
-        except ApiRefusal as refusal:
-            if refusal.status in {400, 404}:  # not started yet, or gone
-                return LogLines(lines=(), until=since)
-            raise
-        return _new_lines(body, since)
+        found = LogLines(lines=(), until=since)
+        for limit in (LOG_BYTES, 16 * LOG_BYTES):  # one second can hold more than the first: nothing new is seen then
+            try:
+                body = self._api.bytes("GET", f"{self._pods}/{pod_name}/log", {**query, "limitBytes": limit})
+            except ApiRefusal as refusal:
+                if refusal.status in {400, 404}:  # not started yet, or gone
+                    return found
+                raise
+            found = _new_lines(body, since, cut=len(body) >= limit)
+            if found.lines or len(body) < limit:
+                break
+        return found
 
     def apply(self, objects: Sequence[Mapping[str, Any]]) -> None:
         for item in objects:
@@ -219,14 +224,14 @@ def client_from_kubeconfig(config: Mapping[str, Any], context: str | None = None
         raise ConfigError("kubeconfig", f"context '{context}'" if context else "", str(problem)) from problem
 
 
-def _new_lines(body: bytes, since: datetime | None) -> LogLines:
-    """The lines after ``since``, without the time that each begins with.
+def _new_lines(body: bytes, since: datetime | None, *, cut: bool) -> LogLines:
+    """The lines after ``since``, without the time that each begins with; of a cut body without the last, cut line.
 
     The API reads ``sinceTime`` in whole seconds and so gives lines again; their own times tell which.
     """
     text = body.decode(errors="replace")
-    if len(body) >= LOG_BYTES:  # the last line may be cut; it comes whole with the next call
-        text = text[: text.rfind("\n") + 1]
+    if cut and "\n" in text:
+        text = text[: text.rfind("\n")]
     lines, until = [], since
     for line in text.split("\n"):
         stamp, _, content = line.partition(" ")
