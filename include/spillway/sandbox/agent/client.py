@@ -98,7 +98,11 @@ class ApiClient:
         headers = {"Content-Type": content_type}
         url = self._access.server + path
         async with self._session.request(method, url, data=data, headers=headers, params=query) as answer:
-            document: Object = json.loads(await answer.read() or b"{}")
+            content = await answer.read()
+            try:
+                document: Object = json.loads(content or b"{}")
+            except ValueError as problem:
+                raise ApiFailure(f"{method} {path}", answer.status, f"no JSON: {content[:200]!r}") from problem
             if answer.status >= 400:
                 raise ApiFailure(f"{method} {path}", answer.status, str(document.get("message", "")))
             return document

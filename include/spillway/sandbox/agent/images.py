@@ -5,44 +5,29 @@ from __future__ import annotations
 import asyncio
 import base64
 import gzip
-import hashlib
 import json
-import os
 import platform
 import shutil
 import tarfile
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import Any
 
-from spillway.errors import AccessDenied, DigestMismatch, Missing, SpillwayError, Unreachable
+from spillway.errors import AccessDenied, Missing, SpillwayError, Unreachable
+from spillway.images.reference import ImageReference
 from spillway.registries.base import ImageRegistry, Manifest
 from spillway.registries.http import HttpRegistry
+from spillway.sandbox.agent.layers import lay_over, unpack
 
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
-_WHITEOUT = ".wh."
-_OPAQUE = ".wh..wh..opq"
+DEFAULT_REGISTRY = "docker.io"
+"""Where names without a registry point to, for every container engine."""
 
 
 class PullFailed(Exception):
     """An image that can't be had now; the text is for the pod's status."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reference:
-    """``host:port/repository@digest`` or ``host:port/repository:tag``, taken apart."""
-
-    host: str
-    repository: str
-    version: str
-
-    @property
-    def url(self) -> str:
-        """Plain HTTP on loopback, as container engines do; TLS anywhere else."""
-        name = self.host.partition(":")[0]
-        return f"{'http' if name in {'127.0.0.1', 'localhost'} else 'https'}://{self.host}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,14 +43,10 @@ class Image:
         return dict(entry.partition("=")[::2] for entry in self.config.get("Env") or [])
 
 
-def parse_reference(text: str) -> Reference:
-    """Raises PullFailed where the name has no registry or no version."""
-    host, slash, rest = text.partition("/")
-    name, at, digest = rest.partition("@")
-    name, _, tag = name.partition(":")
-    if not slash or not name or not ("." in host or ":" in host or host == "localhost"):
-        raise PullFailed(f'invalid image name "{text}": expected REGISTRY/REPOSITORY@sha256:DIGEST')
-    return Reference(host=host, repository=name, version=digest if at else tag or "latest")
+def url_of(host: str) -> str:
+    """Plain HTTP on loopback, as container engines do; TLS anywhere else."""
+    name = host.partition(":")[0]
+    return f"{'http' if name in {'127.0.0.1', 'localhost'} else 'https'}://{host}"
 
 
 def login(docker_configs: list[Mapping[str, Any]], host: str) -> tuple[str | None, str | None]:
@@ -96,10 +77,11 @@ class ImageStore:
 
         The registry is asked for the manifest each time: an image that was taken out of it can't be started any more.
         """
-        reference = parse_reference(name)
-        user, password = login(docker_configs, reference.host)
-        registry = HttpRegistry(name=reference.host, url=reference.url, username=user, password=password)
         try:
+            reference = ImageReference.parse(name)
+            host = reference.registry or DEFAULT_REGISTRY
+            user, password = login(docker_configs, host)
+            registry = HttpRegistry(name=host, url=url_of(host), username=user, password=password)
             async with self._locks.setdefault(name, asyncio.Lock()):
                 return await asyncio.to_thread(self._pull, registry, reference)
         except SpillwayError as problem:
@@ -107,8 +89,10 @@ class ImageStore:
         except (tarfile.TarError, gzip.BadGzipFile, EOFError, OSError, ValueError, KeyError) as problem:
             raise PullFailed(f'failed to pull image "{name}": cannot be unpacked: {problem}') from problem
 
-    def _pull(self, registry: ImageRegistry, reference: Reference) -> Image:
-        manifest = _for_this_machine(registry, reference.repository, registry.manifest(*_where(reference)))
+    def _pull(self, registry: ImageRegistry, reference: ImageReference) -> Image:
+        manifest = _for_this_machine(
+            registry, reference.repository, registry.manifest(reference.repository, reference.reference)
+        )
         document = json.loads(manifest.body)
         config = json.loads(b"".join(registry.read_blob(reference.repository, document["config"]["digest"])))
         plain_digests = config["rootfs"]["diff_ids"]
@@ -148,75 +132,6 @@ class ImageStore:
         staged = self._root / "unpacking" / uuid.uuid4().hex
         staged.mkdir()
         return staged
-
-
-def unpack(blob: Path, target: Path, plain_digest: str) -> None:
-    """Unpack a layer (plain tar or gzip) as it is, whiteouts as files, and verify the digest of the plain tar."""
-    with blob.open("rb") as file:
-        compressed = file.read(2) == b"\x1f\x8b"
-        file.seek(0)
-        source = _Hashing(cast(BinaryIO, gzip.GzipFile(fileobj=file)) if compressed else file)
-        with tarfile.open(fileobj=cast(BinaryIO, source), mode="r|") as archive:
-            archive.extractall(target, filter="tar")  # refuses paths that lead out of the target
-        while source.read(1 << 20):
-            pass
-    seen = f"sha256:{source.checksum.hexdigest()}"
-    if seen != plain_digest:
-        raise DigestMismatch(f"unpacked layer {blob.name}", expected=plain_digest, seen=seen)
-
-
-def lay_over(tree: Path, layer: Path) -> None:
-    """Add a layer's files to the tree by hard links, after removing what its whiteouts name.
-
-    Whiteouts reach lower layers of the image only, never the host's files beneath it.
-    """
-    for directory, _, names in os.walk(layer):
-        inside = tree / Path(directory).relative_to(layer)
-        for name in names:
-            if name == _OPAQUE:
-                for child in list(inside.iterdir()) if inside.is_dir() else []:
-                    _remove(child)
-            elif name.startswith(_WHITEOUT):
-                _remove(inside / name.removeprefix(_WHITEOUT))
-    for source in _walk(layer):
-        place = tree / source.relative_to(layer)
-        if source.is_dir() and not source.is_symlink():
-            if place.is_symlink() or not place.is_dir():
-                _remove(place)
-                place.mkdir()
-            shutil.copystat(source, place)
-        elif not source.name.startswith(_WHITEOUT):
-            _remove(place)
-            os.link(source, place, follow_symlinks=False)
-
-
-def _walk(layer: Path) -> Iterator[Path]:
-    for directory, names, files in os.walk(layer):
-        for name in [*names, *files]:
-            yield Path(directory) / name
-
-
-def _remove(path: Path) -> None:
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path)
-    else:
-        path.unlink(missing_ok=True)
-
-
-class _Hashing:
-    """A reader that takes the digest of what passes through it."""
-
-    def __init__(self, source: BinaryIO) -> None:
-        self._source, self.checksum = source, hashlib.sha256()
-
-    def read(self, size: int = -1) -> bytes:
-        chunk = self._source.read(size)
-        self.checksum.update(chunk)
-        return chunk
-
-
-def _where(reference: Reference) -> tuple[str, str]:
-    return reference.repository, reference.version
 
 
 def _for_this_machine(registry: ImageRegistry, repository: str, manifest: Manifest) -> Manifest:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from aiohttp import web
 
-from spillway.sandbox.kube.controllers import LEASE_NAMESPACE, NodeLifecycle, finish_namespaces
+from spillway.sandbox.kube.controllers import LEASE_NAMESPACE, NodeLifecycle, expire_events, finish_namespaces
 from spillway.sandbox.kube.jobs import run_jobs
 from spillway.sandbox.kube.journal import Journal
 from spillway.sandbox.kube.node_proxy import NodeProxy
@@ -88,6 +88,7 @@ async def _control(objects: Objects, node_lost_after: timedelta) -> None:
         "node lifecycle": lambda: lifecycle.run(time.monotonic()),
         "job": lambda: run_jobs(objects),
         "namespace": lambda: finish_namespaces(objects),
+        "event": lambda: expire_events(objects),
     }
     while True:
         for name, step in steps.items():

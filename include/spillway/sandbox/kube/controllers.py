@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import timedelta
 
 from spillway.sandbox.kube.admission import NOT_READY, UNREACHABLE
 from spillway.sandbox.kube.objects import Objects
 from spillway.sandbox.kube.quantities import moment
 from spillway.sandbox.kube.resources import (
+    EVENTS,
     LEASES,
     NAMESPACES,
     NODES,
@@ -23,6 +23,7 @@ from spillway.sandbox.kube.resources import (
 from spillway.sandbox.kube.scheduler import tolerations
 
 LEASE_NAMESPACE = "kube-node-lease"
+EVENTS_KEPT = timedelta(hours=1)
 
 
 class NodeLifecycle:
@@ -107,14 +108,17 @@ class NodeLifecycle:
 
 def finish_namespaces(objects: Objects) -> None:
     """Empty and remove the namespaces that are being deleted."""
-    for namespace in _terminating(objects):
-        objects.finish_namespace(namespace)
-
-
-def _terminating(objects: Objects) -> Iterator[Object]:
     for namespace in objects.store.list(NAMESPACES):
         if namespace["metadata"].get("deletionTimestamp"):
-            yield namespace
+            objects.finish_namespace(namespace)
+
+
+def expire_events(objects: Objects) -> None:
+    """Delete the events that are older than an hour."""
+    oldest = objects.clock() - EVENTS_KEPT
+    for event in objects.store.list(EVENTS):
+        if moment(event["metadata"]["creationTimestamp"]) < oldest:
+            objects.delete(EVENTS, event)
 
 
 def disruption_allowed(objects: Objects, budgets: list[Object], pod: Object) -> str | None:
