@@ -54,7 +54,7 @@ def test_half_finished_work_is_done_again(tmp_path: Path) -> None:
     finished = debian.unpack(["apache2-utils"], cache=tmp_path)
     program = finished / "usr/bin/htpasswd"
     size = program.stat().st_size
-    partial = finished.with_suffix(".partial")
+    partial = finished.with_name(f"{finished.name}.partial")
     finished.rename(partial)
     (partial / "usr/bin/htpasswd").write_bytes(b"cut")
     again = debian.unpack(["apache2-utils"], cache=tmp_path)

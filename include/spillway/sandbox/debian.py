@@ -46,7 +46,7 @@ def unpack(packages: Sequence[str], *, cache: Path) -> Path:
                 "run the sandbox on Debian or Ubuntu"
             )
     root.parent.mkdir(parents=True, exist_ok=True)
-    with _locked(root.with_suffix(".lock")):
+    with _locked(root.with_name(f"{root.name}.lock")):
         if not root.is_dir():
             _fill(root, names)
     return root
@@ -75,7 +75,7 @@ def _locked(path: Path) -> Iterator[None]:
 
 
 def _fill(root: Path, names: Sequence[str]) -> None:
-    partial = root.with_suffix(".partial")
+    partial = root.with_name(f"{root.name}.partial")
     shutil.rmtree(partial, ignore_errors=True)
     archives, tree = partial / "archives", partial / "tree"
     (archives / "partial").mkdir(parents=True)
