@@ -10,19 +10,30 @@ from dataclasses import dataclass
 from typing import Any
 
 from spillway.checkpoints.layout import progress_key
+from spillway.codec import encode
 from spillway.errors import Missing
 from spillway.stores.base import ObjectStore, read_all
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """``step`` is the newest one known to have run; ``first_step`` is where the attempt began."""
+    """``step`` is the newest one known to have run; ``first_step`` is where the attempt began.
+
+    ``durable_step`` is the newest committed one, of whichever attempt; None where nothing is committed yet.
+    """
 
     first_step: int
     step: int
     total_steps: int
     loss: float | None
     at: str
+    durable_step: int | None = None
+
+
+def write_progress(store: ObjectStore, run: str, attempt: int, progress: Progress) -> None:
+    """Replace the attempt's progress; no fence is needed, for each attempt has an object of its own."""
+    body = json.dumps(encode(progress)).encode()
+    store.put(progress_key(run, attempt), body, size_bytes=len(body), content_type="application/json")
 
 
 def read_progress(store: ObjectStore, run: str, attempt: int) -> Progress | None:
@@ -35,6 +46,7 @@ def read_progress(store: ObjectStore, run: str, attempt: int) -> Progress | None
             total_steps=int(found["total_steps"]),
             loss=None if found.get("loss") is None else float(found["loss"]),
             at=str(found["at"]),
+            durable_step=None if found.get("durable_step") is None else int(found["durable_step"]),
         )
     except Missing:
         return None

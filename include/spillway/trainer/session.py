@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import time
 from collections.abc import Mapping
@@ -11,7 +10,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from spillway.checkpoints.curve import LOSS
-from spillway.checkpoints.layout import head_key, progress_key
+from spillway.checkpoints.layout import head_key
+from spillway.checkpoints.progress import Progress, write_progress
 from spillway.checkpoints.store import CheckpointStore
 from spillway.errors import (
     CheckpointConflict,
@@ -119,13 +119,13 @@ class Session:
             raise TrainingFailed(f"run '{self.contract.run}': the loss of step {step} is {loss}: training diverged")
         self.last_step, self.last_loss = step, loss
         self._losses.append((step, loss))
-        facts = self._progress()
-        say("step", **facts)
-        if step == self.contract.first_step:
-            self._write_progress(facts)
+        first_step, total_steps = self.contract.first_step, self.contract.total_steps
+        say("step", step=step, total_steps=total_steps, loss=loss, first_step=first_step)
+        if step == first_step:
+            self._write_progress()
 
-    def commit(self, checkpoint: Checkpoint, *, last: bool) -> bool:
-        """Commit the step that was reported last; gives whether it is durable now.
+    def commit(self, checkpoint: Checkpoint, *, last: bool) -> None:
+        """Commit the step that was reported last.
 
         A failed commit is reported, and the next one takes its losses along. ``last`` says that there is no next one:
         it is tried again at once.
@@ -142,9 +142,9 @@ class Session:
             except SpillwayError as problem:
                 self._count_failure(problem)
             else:
-                return True
+                return
             if not last:
-                return False
+                return
             time.sleep(_RETRY_SECONDS)
 
     def _commit(self, checkpoint: Checkpoint) -> None:
@@ -164,7 +164,7 @@ class Session:
         self._losses.clear()
         grace = self.contract.grace.total_seconds()
         say("committed", step=manifest.step, bytes=manifest.size_bytes, seconds=seconds, fits_grace=seconds < grace)
-        self._write_progress(self._progress())
+        self._write_progress()
 
     def _count_failure(self, problem: SpillwayError) -> None:
         self._failures += 1
@@ -176,24 +176,18 @@ class Session:
                 f"{self.last_step}; the last durable step is {durable}: {problem}"
             ) from problem
 
-    def _progress(self) -> dict[str, Any]:
-        return {
-            "first_step": self.contract.first_step,
-            "step": self.last_step,
-            "total_steps": self.contract.total_steps,
-            "loss": self.last_loss,
-        }
-
-    def _write_progress(self, facts: Mapping[str, Any]) -> None:
+    def _write_progress(self) -> None:
         """Progress is for people: a store that refuses it is said, and no reason to stop training."""
-        at = datetime.now(UTC).isoformat()
-        body = json.dumps({**facts, "durable_step": self.durable_step, "at": at}).encode()
+        assert self.last_step is not None
+        progress = Progress(
+            first_step=self.contract.first_step,
+            step=self.last_step,
+            total_steps=self.contract.total_steps,
+            loss=self.last_loss,
+            at=datetime.now(UTC).isoformat(),
+            durable_step=self.durable_step,
+        )
         try:
-            self._checkpoints.store.put(
-                progress_key(self.contract.run, self.contract.attempt),
-                body,
-                size_bytes=len(body),
-                content_type="application/json",
-            )
+            write_progress(self._checkpoints.store, self.contract.run, self.contract.attempt, progress)
         except SpillwayError as problem:
             say("progress-not-written", error=str(problem))

@@ -1,0 +1,52 @@
+"""Sites to train at: folders, and a real S3 server."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from spillway.stores.local import LocalStore
+from spillway.testing.s3_server import S3Server
+from spillway.testing.training import TrainingSite, load_digits
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> TrainingSite:
+    """A site whose buckets are folders."""
+    for bucket in ("data", "checkpoints"):
+        (tmp_path / bucket).mkdir()
+    variables = {
+        "SPILLWAY_STORE_ENDPOINT": tmp_path.as_uri(),
+        "SPILLWAY_STORE_REGION": "here",
+        "SPILLWAY_STORE_ACCESS_KEY": "none",
+        "SPILLWAY_STORE_SECRET_KEY": "none",
+        "SPILLWAY_DATASET_BUCKET": "data",
+        "SPILLWAY_CHECKPOINT_BUCKET": "checkpoints",
+    }
+    data, checkpoints = LocalStore(tmp_path / "data"), LocalStore(tmp_path / "checkpoints")
+    load_digits(data)
+    return TrainingSite(data=data, bucket=checkpoints, variables=variables)
+
+
+@pytest.fixture
+def s3_site(s3_server: S3Server) -> TrainingSite:
+    """A site with a real S3 server; the trainer gets the identity of pods, not the administrator's."""
+    data, checkpoints = s3_server.new_bucket(), s3_server.new_bucket()
+    load_digits(s3_server.open(data))
+    variables = {
+        "SPILLWAY_STORE_ENDPOINT": s3_server.endpoint_url,
+        "SPILLWAY_STORE_REGION": s3_server.region,
+        "SPILLWAY_STORE_ACCESS_KEY": s3_server.trainer.access_key,
+        "SPILLWAY_STORE_SECRET_KEY": s3_server.trainer.secret_key,
+        "SPILLWAY_DATASET_BUCKET": data,
+        "SPILLWAY_CHECKPOINT_BUCKET": checkpoints,
+    }
+    return TrainingSite(data=s3_server.open(data), bucket=s3_server.open(checkpoints), variables=variables)
+
+
+@pytest.fixture(params=["folder", "s3"])
+def any_site(request: pytest.FixtureRequest) -> TrainingSite:
+    """A site of every kind."""
+    found: TrainingSite = request.getfixturevalue("site" if request.param == "folder" else "s3_site")
+    return found
