@@ -45,6 +45,8 @@ def test_every_transfer_and_every_refusal_is_a_line(ledger: Ledger) -> None:
         at=NOW,
         outcome=TransferOutcome.COPIED,
         run="r",
+        objects_copied=5_620,
+        objects_unchanged=0,
     )
     refused = dataclasses.replace(
         copied,

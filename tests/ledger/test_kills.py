@@ -1,0 +1,95 @@
+"""A process killed between any two statements of a step has done all of it or nothing, and the step may be repeated."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import signal
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+from sqlalchemy import event
+
+from spillway.ledger import Ledger
+from spillway.ledger.schema import metadata
+from spillway.model import Attempt, AttemptState, CoolDown, Outcome
+from spillway.testing.ledger_values import NOW, a_cost, reserve
+
+STATEMENTS = ("before_cursor_execute", "commit")
+"""What the engine tells of; the moment after a commit is the one after the step."""
+
+LATER = NOW + timedelta(hours=1)
+
+
+def _newest(ledger: Ledger) -> Attempt:
+    return ledger.attempts("r")[-1]
+
+
+def _move(to: AttemptState) -> Callable[[Ledger], object]:
+    return lambda ledger: ledger.advance(_newest(ledger), to, node="gpu-3")
+
+
+LIFE: dict[str, Callable[[Ledger], object]] = {
+    "reserve": lambda ledger: reserve(ledger, "r"),
+    "stage": _move(AttemptState.STAGED),
+    "launch": _move(AttemptState.LAUNCHED),
+    "run": _move(AttemptState.RUNNING),
+    "settle": lambda ledger: ledger.settle(_newest(ledger), Outcome.PREEMPTED, "node lost", LATER),
+    "book": lambda ledger: ledger.book(a_cost("r-1")),
+    "correct": lambda ledger: ledger.correct(a_cost("r-1", gpus=2), reason="counted again", now=LATER),
+    "cool down": lambda ledger: ledger.cool_down(CoolDown(cluster="onprem", pool="a100", until=LATER, reason="lost")),
+    "reserve again": lambda ledger: reserve(ledger, "r", now=LATER),
+    "expire": lambda ledger: ledger.expire(_newest(ledger), LATER + timedelta(days=1)),
+}
+
+
+def test_a_step_that_is_killed_is_done_whole_or_not_at_all(ledger: Ledger) -> None:
+    kills: dict[str, int] = {}
+    for name, step in LIFE.items():
+        before = _everything(ledger)
+        for statement in itertools.count():
+            if not _killed_before(statement, step, ledger):
+                break
+            found = _everything(ledger)
+            assert found == _with_run(before, found), f"{name} was half done, killed before its statement {statement}"
+        kills[name] = statement
+        done = _everything(ledger)
+        assert done != before, f"{name} did nothing"
+        step(ledger)
+        assert _everything(ledger) == done, f"{name} did something more when it was repeated"
+    assert min(kills.values()) >= 3, kills
+
+
+def _everything(ledger: Ledger) -> dict[str, list[object]]:
+    """The rows of every table."""
+    with ledger.engine.begin() as connection:
+        return {table.name: list(connection.execute(table.select())) for table in metadata.sorted_tables}
+
+
+def _with_run(before: dict[str, list[object]], now: dict[str, list[object]]) -> dict[str, list[object]]:
+    """What is on record when a reservation got as far as opening its run, which is a transaction of its own."""
+    return before | {"runs": now["runs"]}
+
+
+def _killed_before(statement: int, step: Callable[[Ledger], object], ledger: Ledger) -> bool:
+    """Take the step in a process that kills itself before that statement; False where the step was done before it."""
+    child = os.fork()
+    if child == 0:
+        left = iter(range(statement))
+
+        def count(*_: Any) -> None:
+            if next(left, None) is None:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        for name in STATEMENTS:
+            event.listen(ledger.engine, name, count)
+        try:
+            step(ledger)
+            os._exit(0)
+        finally:
+            os._exit(1)
+    _, status = os.waitpid(child, 0)
+    if not os.WIFSIGNALED(status):
+        assert os.WEXITSTATUS(status) == 0, "the step failed"
+    return os.WIFSIGNALED(status)

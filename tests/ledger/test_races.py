@@ -1,0 +1,111 @@
+"""Reservations by threads and processes at once: nothing is promised twice, and nothing that fits is refused."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import multiprocessing
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from spillway.ledger import Ledger, open_ledger
+from spillway.model import AttemptState, Candidate, CoolDown, Outcome, PlacementDecision, Reservation
+from spillway.testing.ledger_values import NOW, PLACE, Decide, a_cost, a_job, counting, reserve, reserved
+
+numbers = itertools.count(1)
+
+
+def _slowly(decide: Decide) -> Decide:
+    """The same decision, taken slowly enough that a call which does not wait its turn would overtake it."""
+
+    def slow(promised: tuple[Reservation, ...], resting: tuple[CoolDown, ...]) -> PlacementDecision:
+        time.sleep(0.003)
+        return decide(promised, resting)
+
+    return slow
+
+
+def _race(ledger: Ledger, place: Candidate, capacity: int, sizes: Sequence[int], prefix: str = "r") -> None:
+    """Reserve one run for each size, one after the other."""
+    for number, gpus in enumerate(sizes):
+        job = a_job(gpus_per_node=gpus)
+        decide = _slowly(counting(job, capacity=capacity, place=place))
+        reserve(ledger, f"{place.cluster}-{prefix}-{number}", job, decide=decide)
+
+
+def _check_capacity(ledger: Ledger, place: Candidate, capacity: int, sizes: Sequence[int]) -> None:
+    promised = [r.gpus_per_node for r in ledger.reservations() if r.cluster == place.cluster]
+    refused = list(sizes)
+    for gpus in promised:
+        refused.remove(gpus)
+    assert sum(promised) <= capacity
+    assert all(gpus > capacity - sum(promised) for gpus in refused), "refused although it fitted"
+
+
+@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(capacity=st.integers(0, 12), shares=st.lists(st.lists(st.integers(1, 5), max_size=3), min_size=2, max_size=5))
+def test_threads_never_reserve_more_than_there_is(ledger: Ledger, capacity: int, shares: list[list[int]]) -> None:
+    place = dataclasses.replace(PLACE, cluster=f"cluster-{next(numbers)}")
+    with ThreadPoolExecutor(len(shares)) as pool:
+        for number, sizes in enumerate(shares):
+            pool.submit(_race, ledger, place, capacity, sizes, f"t{number}")
+    _check_capacity(ledger, place, capacity, list(itertools.chain(*shares)))
+
+
+def test_processes_never_reserve_more_than_there_is(ledger_url: str) -> None:
+    capacity, sizes = 10, (3, 1, 2, 1)
+    _in_processes(4, ledger_url, lambda ledger, process: _race(ledger, PLACE, capacity, sizes, f"p{process}"))
+    ledger = open_ledger(ledger_url)
+    _check_capacity(ledger, PLACE, capacity, sizes * 4)
+    assert len(ledger.runs()) == 16
+
+
+def test_processes_that_reserve_for_one_run_share_its_one_attempt(ledger_url: str) -> None:
+    def reserve_and_stage(ledger: Ledger, process: int) -> None:
+        attempt = reserved(ledger, "r")
+        assert attempt.number == 1
+        ledger.advance(dataclasses.replace(attempt, state=AttemptState.RESERVED), AttemptState.STAGED)
+
+    _in_processes(4, ledger_url, reserve_and_stage)
+    ledger = open_ledger(ledger_url)
+    assert [(a.number, a.state) for a in ledger.attempts("r")] == [(1, AttemptState.STAGED)]
+    assert [record.attempt for record in ledger.decisions("r")] == [1]
+
+
+def test_processes_that_settle_and_book_agree_on_one_ending(ledger_url: str) -> None:
+    reserved(open_ledger(ledger_url), "r")
+
+    def settle_and_book(ledger: Ledger, process: int) -> None:
+        outcome = Outcome.FAILED if process % 2 else Outcome.PREEMPTED
+        settled = ledger.settle(ledger.attempt("r", 1), outcome, f"seen by {process}", NOW)
+        assert settled == ledger.attempt("r", 1)
+        booked = ledger.book(a_cost("r-1", gpus=process + 1))
+        assert (booked,) == ledger.costs("r")
+
+    _in_processes(4, ledger_url, settle_and_book)
+    ledger = open_ledger(ledger_url)
+    assert [attempt.state for attempt in ledger.attempts("r")] == [AttemptState.SETTLED]
+    assert len(ledger.costs("r")) == 1
+
+
+def _in_processes(count: int, url: str, work: Callable[[Ledger, int], None]) -> None:
+    """Run the work in processes that begin at the same moment; each must end well."""
+    fork = multiprocessing.get_context("fork")
+    start = fork.Barrier(count)
+
+    def body(number: int, barrier: Any) -> None:
+        ledger = open_ledger(url)
+        barrier.wait(30)
+        work(ledger, number)
+
+    processes = [fork.Process(target=body, args=(number, start)) for number in range(count)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join(60)
+    assert [process.exitcode for process in processes] == [0] * count
