@@ -7,18 +7,19 @@ copy verified, nothing deleted. A dataset of tier `core` has no route. Updates `
 from __future__ import annotations
 
 import logging
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 
-from airflow.sdk import AssetAlias, Param, dag, get_current_context, task
+from airflow.sdk import Param, dag, get_current_context, task
 
 from spillway_airflow import routines
+from spillway_airflow.assets import SYNCED
 
 log = logging.getLogger(__name__)
 
 
 @dag(
     schedule="27 * * * *",
-    start_date=datetime(2026, 1, 1, tzinfo=timezone.utc),
+    start_date=datetime(2026, 1, 1, tzinfo=UTC),
     catchup=False,
     max_active_runs=1,
     doc_md=__doc__,
@@ -31,7 +32,7 @@ def sync_datasets() -> None:
     def routes() -> list[dict[str, str]]:
         return routines.find_dataset_routes()
 
-    @task(map_index_template="{{ route_name }}", max_active_tis_per_dagrun=4, outlets=[AssetAlias("synced-datasets")])
+    @task(map_index_template="{{ route_name }}", max_active_tis_per_dagrun=4, outlets=[SYNCED])
     def sync(route: dict[str, str]) -> dict[str, object]:
         context = get_current_context()
         context["route_name"] = f"{route['name']} -> {route['site']}"

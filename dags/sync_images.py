@@ -7,7 +7,7 @@ move; equal digests are verified on both sides; a pod is launched by digest and 
 from __future__ import annotations
 
 import logging
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 
 from airflow.sdk import Param, dag, get_current_context, task
 
@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 
 @dag(
     schedule="17 * * * *",
-    start_date=datetime(2026, 1, 1, tzinfo=timezone.utc),
+    start_date=datetime(2026, 1, 1, tzinfo=UTC),
     catchup=False,
     max_active_runs=1,
     doc_md=__doc__,

@@ -11,7 +11,7 @@ the newest checkpoint when its node is lost or taken away.
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 
 from airflow.sdk import Param, dag
 
@@ -21,7 +21,7 @@ from spillway_airflow.training_job import training_job
 @dag(
     dag_id="train",
     schedule=None,
-    start_date=datetime(2026, 1, 1, tzinfo=timezone.utc),
+    start_date=datetime(2026, 1, 1, tzinfo=UTC),
     catchup=False,
     max_active_runs=16,
     dagrun_timeout=timedelta(days=14),

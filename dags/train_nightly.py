@@ -5,7 +5,7 @@ The same pipeline as `train`, every night and for any day of a backfill.
 
 from __future__ import annotations
 
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 
 from airflow.sdk import CronDataIntervalTimetable, dag
 
@@ -14,7 +14,7 @@ from spillway_airflow.training_job import training_job
 
 @dag(
     schedule=CronDataIntervalTimetable("0 1 * * *", timezone="UTC"),
-    start_date=datetime(2026, 1, 1, tzinfo=timezone.utc),
+    start_date=datetime(2026, 1, 1, tzinfo=UTC),
     catchup=False,
     max_active_runs=2,
     doc_md=__doc__,

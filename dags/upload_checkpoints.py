@@ -7,7 +7,7 @@ that may hold them. After the loss of a whole site a run resumes from the last r
 from __future__ import annotations
 
 import logging
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 
 from airflow.sdk import AssetOrTimeSchedule, CronTriggerTimetable, dag, task
 
@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 
 @dag(
     schedule=AssetOrTimeSchedule(timetable=CronTriggerTimetable("*/5 * * * *", timezone="UTC"), assets=[CHECKPOINTS]),
-    start_date=datetime(2026, 1, 1, tzinfo=timezone.utc),
+    start_date=datetime(2026, 1, 1, tzinfo=UTC),
     catchup=False,
     max_active_runs=1,
     doc_md=__doc__,

@@ -17,10 +17,9 @@ from spillway.connections import ConnectionSpec, database_url
 from spillway.errors import ConfigError, Missing
 from spillway.ledger import check_workers_reach, open_ledger
 from spillway.model import Cluster
+from spillway.runs.local import LEDGER_CONNECTION
 from spillway.runs.services import Services
 from spillway.runs.sites import Connect, site_opener
-
-LEDGER_CONNECTION = "spillway_ledger"
 
 
 def worker_services() -> Services:

@@ -9,15 +9,18 @@ from typing import Any
 from airflow.sdk import get_current_context
 from airflow.sdk.exceptions import AirflowException
 
-from spillway.codec import encode
+from spillway.codec import decode, encode
 from spillway.config import jobs_directory, load_job
 from spillway.errors import ConfigError
+from spillway.images.reference import ImageReference
 from spillway.model import JobSpec
 from spillway.runs.cancelling import sweep
-from spillway.runs.distribution import Route, dataset_routes, image_routes, send_image, upload_checkpoints
+from spillway.runs.distribution import Route, dataset_routes, image_routes, upload_checkpoints
+from spillway.runs.planning import plan_image
 from spillway.runs.services import Services
-from spillway.runs.staging import copy_dataset
-from spillway_airflow.assets import dataset_asset
+from spillway.runs.staging import copy_dataset, copy_image
+from spillway.sync.report import summary
+from spillway_airflow.assets import SYNCED, dataset_asset
 from spillway_airflow.failures import typed_failures
 from spillway_airflow.hooks import worker_services
 
@@ -53,27 +56,26 @@ def find_dataset_routes() -> list[dict[str, str]]:
 def run_image_route(route: Mapping[str, str], *, dry_run: bool, say: Any) -> Any:
     """Mirror one image to one site."""
     with typed_failures():
-        return encode(send_image(worker_services(), Route(**route), say, dry_run=dry_run))
+        services, wanted = worker_services(), decode(Route, dict(route))
+        reference = ImageReference.parse(wanted.name)
+        if dry_run:
+            say("%s", plan_image(services, wanted.name, wanted.site))
+            return None
+        report = copy_image(services, reference.repository, reference.reference, wanted.site, tier=wanted.tier)
+        say("%s at %s is %s: %d bytes moved", wanted.name, wanted.site, report.digest, report.bytes_copied)
+        return encode(report)
 
 
 def run_dataset_route(route: Mapping[str, str], *, dry_run: bool, say: Any) -> dict[str, Any]:
     """Sync one dataset to one site and tell the dataset's asset."""
-    from airflow.sdk import Metadata
-
-    from spillway.sync.report import summary
-
     with typed_failures():
-        services = worker_services()
-        report = copy_dataset(services, services.configuration.datasets[route["name"]], route["site"], dry_run=dry_run)
-        found = summary(report)
-        say("%s at %s: %s", route["name"], route["site"], found)
-        if not report.ok:
-            raise AirflowException(f"dataset {route['name']} is not whole at {route['site']}: {found}")
+        services, wanted = worker_services(), decode(Route, dict(route))
+        dataset = services.configuration.datasets[wanted.name]
+        report = copy_dataset(services, dataset, wanted.site, dry_run=dry_run)
+    found = summary(report)
+    say("%s at %s: %s", wanted.name, wanted.site, found)
     if report.objects_copied and not dry_run:
-        events = get_current_context()["outlet_events"]
-        alias = next(iter(events)) if len(events) else None
-        if alias is not None:
-            events[alias].add(dataset_asset(route["name"]), extra={"site": route["site"]})
+        get_current_context()["outlet_events"][SYNCED].add(dataset_asset(wanted.name), extra={"site": wanted.site})
     return found
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 from airflow.sdk import TaskGroup
 
@@ -30,8 +31,10 @@ def training_job(
         job: the job file's name, or a template of it such as ``{{ params.job }}``.
         dry_run_only: a boolean, or a template that renders to one.
     """
-    defaults = {"retries": RETRIES, "retry_delay": timedelta(seconds=15)}
-    with TaskGroup(group_id=group_id, prefix_group_id=False, default_args=defaults) as group:
+    defaults: dict[str, Any] = {"retries": RETRIES, "retry_delay": timedelta(seconds=15)}
+    with TaskGroup(  # type: ignore[arg-type]
+        group_id=group_id, prefix_group_id=False, default_args=defaults
+    ) as group:
         place = PlaceJobOperator(task_id="place", job=job, dry_run_only=dry_run_only, poll_seconds=poll_seconds)
         run = "{{ ti.xcom_pull(task_ids='place')['run'] }}"
         image = SyncImageOperator(task_id="sync_image", training_run=run)

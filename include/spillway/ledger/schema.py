@@ -230,6 +230,8 @@ transfers = Table(
     Column("source", Text, nullable=False),
     Column("destination", Text, nullable=False),
     Column("size_bytes", BigInteger, nullable=False),
+    Column("objects_copied", BigInteger),
+    Column("objects_unchanged", BigInteger),
     Column("at", Moment, nullable=False),
     Column("outcome", Word(TransferOutcome), nullable=False),
     Column("reason", Text),

@@ -70,7 +70,8 @@ class TransferOutcome(StrEnum):
 class Transfer:
     """One line of the evidence of where bytes went, or were kept from going; ``source`` and ``destination`` are sites.
 
-    ``size_bytes`` is what was moved, 0 for a refusal. ``run`` is None where no run asked for it.
+    ``size_bytes`` is what was moved, 0 for a refusal. The counts of objects are of datasets, None for anything else.
+    ``run`` is None where no run asked for it.
     """
 
     kind: TransferKind
@@ -83,6 +84,8 @@ class Transfer:
     outcome: TransferOutcome
     reason: str | None = None
     run: str | None = None
+    objects_copied: int | None = None
+    objects_unchanged: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

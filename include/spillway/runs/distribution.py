@@ -8,9 +8,7 @@ from datetime import timedelta
 
 from spillway.checkpoints.replicate import replicate
 from spillway.errors import SpillwayError
-from spillway.images.mirror import MirrorReport, mirror
-from spillway.images.reference import ImageReference
-from spillway.model import Attempt, AttemptState, JobSpec
+from spillway.model import Attempt, AttemptState, JobSpec, Tier
 from spillway.runs.services import Services
 from spillway.runs.staging import Say, record_replication
 
@@ -24,44 +22,33 @@ class Route:
 
     name: str
     site: str
+    tier: Tier
 
 
 def image_routes(services: Services, jobs: Iterable[JobSpec]) -> tuple[Route, ...]:
-    """Every image of the jobs at every site that may hold the job's tier, the home of images left out."""
+    """Every image of the jobs at every site that may hold the tier of all jobs that use it, its home left out."""
     clusters = services.configuration.clusters
-    routes = {
-        (job.image, name)
-        for job in jobs
-        for name, cluster in clusters.items()
-        if name != services.image_home and job.tier in cluster.residency
-    }
-    return tuple(Route(name=image, site=site) for image, site in sorted(routes))
+    tiers: dict[str, set[Tier]] = {}
+    for job in jobs:
+        tiers.setdefault(job.image, set()).add(job.tier)
+    routes = (
+        Route(name=image, site=name, tier=Tier.CORE if Tier.CORE in used else Tier.PUBLIC)
+        for image, used in sorted(tiers.items())
+        for name, cluster in sorted(clusters.items())
+        if name != services.image_home and used <= cluster.residency
+    )
+    return tuple(routes)
 
 
 def dataset_routes(services: Services) -> tuple[Route, ...]:
     """Every dataset at every other site that may hold its tier."""
-    routes = {
-        (dataset.name, name)
-        for dataset in services.configuration.datasets.values()
-        for name, cluster in services.configuration.clusters.items()
+    routes = (
+        Route(name=dataset.name, site=name, tier=dataset.tier)
+        for _, dataset in sorted(services.configuration.datasets.items())
+        for name, cluster in sorted(services.configuration.clusters.items())
         if name != dataset.home and dataset.tier in cluster.residency
-    }
-    return tuple(Route(name=dataset, site=site) for dataset, site in sorted(routes))
-
-
-def send_image(services: Services, route: Route, say: Say, *, dry_run: bool = False) -> MirrorReport:
-    """Mirror an image to the route's site."""
-    reference = ImageReference.parse(route.name)
-    report = mirror(
-        services.site(services.image_home).registry,
-        services.site(route.site).registry,
-        repository=reference.repository,
-        reference=reference.reference,
-        dry_run=dry_run,
     )
-    verb = "would move" if dry_run else "moved"
-    say(f"{route.name} at {route.site} is {report.digest}: {verb} {report.bytes_copied} bytes")
-    return report
+    return tuple(routes)
 
 
 def upload_checkpoints(services: Services, say: Say) -> tuple[str, ...]:

@@ -21,16 +21,16 @@ def plan(services: Services, job: JobSpec) -> str:
         return "\n".join(lines)
     target = decision.chosen.cluster
     lines.append(f"would run on {target}/{decision.chosen.pool} ({decision.chosen.billing})")
-    for describe in (_image, _dataset):
-        try:
-            lines.append(describe(services, job, target))
-        except SpillwayError as problem:
-            lines.append(f"would fail: {problem}")
+    try:
+        lines += [plan_image(services, job.image, target), _plan_dataset(services, job, target)]
+    except SpillwayError as problem:
+        lines.append(f"would fail: {problem}")
     return "\n".join(lines)
 
 
-def _image(services: Services, job: JobSpec, target: str) -> str:
-    reference = ImageReference.parse(job.image)
+def plan_image(services: Services, image: str, target: str) -> str:
+    """What mirroring the image to the site would move."""
+    reference = ImageReference.parse(image)
     report = mirror(
         services.site(services.image_home).registry,
         services.site(target).registry,
@@ -38,10 +38,10 @@ def _image(services: Services, job: JobSpec, target: str) -> str:
         reference=reference.reference,
         dry_run=True,
     )
-    return f"would mirror {job.image} ({report.digest}): {report.bytes_copied} bytes"
+    return f"would mirror {image} to {target} ({report.digest}): {report.bytes_copied} bytes"
 
 
-def _dataset(services: Services, job: JobSpec, target: str) -> str:
+def _plan_dataset(services: Services, job: JobSpec, target: str) -> str:
     if job.dataset is None or services.configuration.datasets[job.dataset].home == target:
         return "would move no dataset"
     dataset = services.configuration.datasets[job.dataset]

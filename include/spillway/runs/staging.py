@@ -5,6 +5,7 @@ Every step is idempotent and moves only what is missing; what was moved or refus
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 
 from spillway.checkpoints.replicate import ReplicationReport, replicate
@@ -12,7 +13,7 @@ from spillway.errors import ResidencyRefused, SyncIncomplete, Unreachable
 from spillway.images.mirror import MirrorReport, mirror
 from spillway.images.reference import ImageReference
 from spillway.ledger import Transfer, TransferKind, TransferOutcome
-from spillway.model import Attempt, AttemptState, Dataset, JobSpec
+from spillway.model import Attempt, AttemptState, Dataset, JobSpec, Tier
 from spillway.runs.services import Services
 from spillway.sync.execute import SyncReport, sync_dataset
 from spillway.sync.manifest import verified_datasets
@@ -32,33 +33,40 @@ def stage_image(services: Services, attempt: Attempt, say: Say) -> MirrorReport:
     """The image, by digest, in the target's registry. All attempts of a run use the digest of its first one."""
     reference = ImageReference.parse(attempt.job.image)
     pinned = next((a.image_digest for a in services.ledger.attempts(attempt.run) if a.image_digest), None)
-    wanted = pinned or reference.reference
-    home, target = services.image_home, attempt.candidate.cluster
-    destination = services.site(target).registry
+    wanted, target = pinned or reference.reference, attempt.candidate.cluster
     try:
-        source = services.site(home).registry
-        report = mirror(source, destination, repository=reference.repository, reference=wanted)
+        report = copy_image(services, reference.repository, wanted, target, tier=attempt.job.tier, run=attempt.run)
     except Unreachable:
         # The home registry may be what was lost; an image that was mirrored before is as good.
-        digest = destination.resolve(reference.repository, wanted)
+        digest = services.site(target).registry.resolve(reference.repository, wanted)
         if digest is None:
             raise
         report = MirrorReport(repository=reference.repository, reference=wanted, digest=digest)
-    image = f"{reference.repository}@{report.digest}"
+    say(f"image {report.repository}@{report.digest} is at {target}: {report.bytes_copied} bytes moved")
+    return report
+
+
+def copy_image(
+    services: Services, repository: str, reference: str, target: str, *, tier: Tier, run: str | None = None
+) -> MirrorReport:
+    """Mirror an image from the home of images to another site's registry."""
+    home = services.image_home
+    report = mirror(
+        services.site(home).registry, services.site(target).registry, repository=repository, reference=reference
+    )
     services.ledger.record_transfer(
         Transfer(
             kind=TransferKind.IMAGE,
-            name=image,
-            tier=attempt.job.tier,
+            name=f"{repository}@{report.digest}",
+            tier=tier,
             source=home,
             destination=target,
             size_bytes=report.bytes_copied,
             at=services.clock(),
             outcome=TransferOutcome.COPIED if report.bytes_copied else TransferOutcome.UNCHANGED,
-            run=attempt.run,
-        ),
+            run=run,
+        )
     )
-    say(f"image {image} is at {target}: {report.bytes_copied} bytes moved")
     return report
 
 
@@ -77,43 +85,67 @@ def stage_dataset(
     if dataset.home == target:
         say(f"dataset {dataset.name} is at home at {target}")
         return None
-    destination = services.site(target).datasets
     try:
-        report = copy_dataset(services, dataset, target)
+        report = copy_dataset(services, dataset, target, run=run)
     except Unreachable:
-        if dataset.name not in verified_datasets(destination):
+        if dataset.name not in verified_datasets(services.site(target).datasets):
             raise
         say(f"dataset {dataset.name}: its home {dataset.home} is unreachable, the verified copy at {target} is used")
         return None
-    except ResidencyRefused as refusal:
-        services.ledger.record_transfer(
-            _dataset_line(services, dataset, target, 0, TransferOutcome.REFUSED, run, str(refusal))
-        )
-        raise
-    failed = [entry for entry in report.outcomes if entry.failed]
-    reason = f"{failed[0].key}: {failed[0].reason}" if failed else None
-    outcome = TransferOutcome.FAILED if failed else TransferOutcome.COPIED
-    if report.objects_copied == 0 and not failed:
-        outcome = TransferOutcome.UNCHANGED
-    services.ledger.record_transfer(_dataset_line(services, dataset, target, report.bytes_copied, outcome, run, reason))
-    if failed:
-        raise SyncIncomplete(dataset.name, target, failed=len(failed), first=str(reason))
     say(f"dataset {dataset.name} is at {target}: {report.objects_copied} objects copied, {report.bytes_copied} bytes")
     return report
 
 
-def copy_dataset(services: Services, dataset: Dataset, target: str, *, dry_run: bool = False) -> SyncReport:
-    """Sync a dataset from its home to another site's store."""
-    return sync_dataset(
-        source=services.site(dataset.home).datasets,
-        destination=services.site(target).datasets,
-        dataset=dataset.name,
-        prefix=dataset.prefix,
+def copy_dataset(
+    services: Services, dataset: Dataset, target: str, *, run: str | None = None, dry_run: bool = False
+) -> SyncReport:
+    """Sync a dataset from its home to another site's store.
+
+    Raises:
+        ResidencyRefused, SyncIncomplete: as ``stage_dataset``.
+    """
+    line = Transfer(
+        kind=TransferKind.DATASET,
+        name=dataset.name,
         tier=dataset.tier,
-        home=dataset.home,
-        site=target,
-        dry_run=dry_run,
+        source=dataset.home,
+        destination=target,
+        size_bytes=0,
+        at=services.clock(),
+        outcome=TransferOutcome.REFUSED,
+        run=run,
     )
+    try:
+        report = sync_dataset(
+            source=services.site(dataset.home).datasets,
+            destination=services.site(target).datasets,
+            dataset=dataset.name,
+            prefix=dataset.prefix,
+            tier=dataset.tier,
+            home=dataset.home,
+            site=target,
+            dry_run=dry_run,
+        )
+    except ResidencyRefused as refusal:
+        services.ledger.record_transfer(dataclasses.replace(line, reason=str(refusal)))
+        raise
+    if dry_run:
+        return report
+    failures = [f"{entry.key}: {entry.reason}" for entry in report.outcomes if entry.failed]
+    moved = TransferOutcome.COPIED if report.objects_copied else TransferOutcome.UNCHANGED
+    services.ledger.record_transfer(
+        dataclasses.replace(
+            line,
+            size_bytes=report.bytes_copied,
+            outcome=TransferOutcome.FAILED if failures else moved,
+            reason=failures[0] if failures else None,
+            objects_copied=report.objects_copied,
+            objects_unchanged=report.objects_unchanged,
+        )
+    )
+    if failures:
+        raise SyncIncomplete(dataset.name, target, failed=len(failures), first=failures[0])
+    return report
 
 
 def stage_checkpoints(services: Services, attempt: Attempt, say: Say) -> None:
@@ -148,32 +180,9 @@ def record_replication(
             at=services.clock(),
             outcome=TransferOutcome.COPIED,
             run=attempt.run,
-        ),
+        )
     )
     say(
         f"checkpoints of {attempt.run}: {report.steps_copied} steps copied from {source} to {target}, "
         f"newest {report.newest_step}, {report.bytes_copied} bytes"
-    )
-
-
-def _dataset_line(
-    services: Services,
-    dataset: Dataset,
-    target: str,
-    size_bytes: int,
-    outcome: TransferOutcome,
-    run: str | None,
-    reason: str | None,
-) -> Transfer:
-    return Transfer(
-        kind=TransferKind.DATASET,
-        name=dataset.name,
-        tier=dataset.tier,
-        source=dataset.home,
-        destination=target,
-        size_bytes=size_bytes,
-        at=services.clock(),
-        outcome=outcome,
-        reason=reason,
-        run=run,
     )

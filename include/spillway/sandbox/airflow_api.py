@@ -67,7 +67,7 @@ class AirflowApi:
         return SandboxError(f"Airflow refused {method} {path}: {problem.code} {detail}")
 
     def wait_for_dag(self, dag_id: str, *, seconds: float = 180.0) -> None:
-        """Return when the DAG processor has brought the DAG in; SandboxError with its import errors when it does not."""
+        """Return when the DAG processor has brought the DAG in; SandboxError with its import errors otherwise."""
         deadline = time.monotonic() + seconds
         while True:
             try:

@@ -7,6 +7,7 @@ from typing import Any
 
 import yaml
 
+from spillway.runs.local import LEDGER_CONNECTION
 from spillway.sandbox.certificates import Certificates
 from spillway.sandbox.kube import process as kube_process
 from spillway.sandbox.settings import SandboxSettings, SiteSettings, credentials, write_private
@@ -17,7 +18,7 @@ DATASET_BUCKET = "datasets"
 CHECKPOINT_BUCKET = "checkpoints"
 BUCKETS = (DATASET_BUCKET, CHECKPOINT_BUCKET)
 REGISTRY_USER = "spillway"
-LEDGER_CONNECTION = "spillway_ledger"
+
 GPU_MEMORY_GIB = 80
 MAX_NODES = 4
 PRICES: dict[str, dict[str, Any]] = {

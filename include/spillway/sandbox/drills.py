@@ -12,14 +12,12 @@ from __future__ import annotations
 import contextlib
 import json
 import shutil
-import ssl
 import time
-import urllib.error
-import urllib.request
 from pathlib import Path
 
 from spillway.connections import connections_from_file
 from spillway.errors import SandboxError, UnknownName
+from spillway.sandbox.agent.process import drill
 from spillway.sandbox.settings import NodeSettings, SandboxSettings, SiteSettings
 from spillway.sandbox.sites import certificates
 from spillway.sandbox.supervisor import read_status
@@ -30,29 +28,29 @@ TAKEN_SECONDS = 30.0
 
 def node_loss(settings: SandboxSettings, node: str) -> None:
     """Power off a node."""
-    _hold(settings, _node(settings, node)[1].name)
+    _hold(settings, _node(settings, node)[1].process)
 
 
 def spot_reclaim(settings: SandboxSettings, node: str, *, notice_seconds: float = 5.0) -> None:
     """Announce the end of a node, shut it down in order, and take the machine away when the notice is over."""
     site, found = _node(settings, node)
     end = time.monotonic() + notice_seconds
-    _agent_post(settings, found, "/shutdown")
+    drill(found.port, "/shutdown", certificates(settings))
     time.sleep(max(end - time.monotonic(), 0))
-    _hold(settings, found.name)
+    _hold(settings, found.process)
     _delete_node(settings, site, node)
 
 
 def evict(settings: SandboxSettings, node: str, namespace: str, pod: str) -> None:
     """Let a node evict a pod for want of memory."""
-    _agent_post(settings, _node(settings, node)[1], f"/evict/{namespace}/{pod}")
+    drill(_node(settings, node)[1].port, f"/evict/{namespace}/{pod}", certificates(settings))
 
 
 def site_outage(settings: SandboxSettings, site: str) -> None:
     """Stop every process of a site at once."""
     found = _site(settings, site)
-    nodes = [node.name for node in found.nodes]
-    _hold(settings, found.name + "-kube-api", f"{found.name}-store", f"{found.name}-registry", *nodes)
+    nodes = [node.process for node in found.nodes]
+    _hold(settings, f"{found.name}-kube-api", f"{found.name}-store", f"{found.name}-registry", *nodes)
 
 
 def recover(settings: SandboxSettings) -> None:
@@ -90,21 +88,6 @@ def _node(settings: SandboxSettings, name: str) -> tuple[SiteSettings, NodeSetti
     if name not in nodes:
         raise UnknownName("node", name, nodes)
     return nodes[name]
-
-
-def _agent_post(settings: SandboxSettings, node: NodeSettings, path: str) -> None:
-    issued = certificates(settings)
-    context = ssl.create_default_context(cafile=issued.ca_file)
-    context.load_cert_chain(issued.client.certificate, issued.client.key)
-    request = urllib.request.Request(f"https://127.0.0.1:{node.port}{path}", method="POST")
-    try:
-        with urllib.request.urlopen(request, timeout=60, context=context):
-            return
-    except urllib.error.HTTPError as problem:
-        detail = problem.read().decode(errors="replace")[:200]
-        raise SandboxError(f"node {node.name} refused {path}: {problem.code} {detail}") from problem
-    except OSError as problem:
-        raise SandboxError(f"node {node.name} did not answer: {problem}") from problem
 
 
 def _delete_node(settings: SandboxSettings, site: SiteSettings, node: str) -> None:

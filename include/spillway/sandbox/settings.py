@@ -29,6 +29,11 @@ class NodeSettings:
     gpu_model: str
     port: int
 
+    @property
+    def process(self) -> str:
+        """The name of its node agent among the supervisor's processes."""
+        return f"{self.name}-agent"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SiteSettings:

@@ -87,7 +87,6 @@ def _processes(settings: SandboxSettings, site: SiteSettings, issued: Certificat
         ),
         *(
             node_agent_process(
-                name=node.name,
                 kubeconfig=config,
                 node=node.name,
                 gpus=node.gpus,
@@ -95,7 +94,8 @@ def _processes(settings: SandboxSettings, site: SiteSettings, issued: Certificat
                 port=node.port,
                 root=state / node.name,
                 certificates=issued,
-                mask=(PROJECT, settings.state),
+                labels={"spillway.dev/pool": node.pool},
+                masks=(PROJECT, settings.state),
                 stage=NODE_STAGE,
             )
             for node in site.nodes

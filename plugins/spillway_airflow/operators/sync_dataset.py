@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from airflow.sdk import BaseOperator, Context
-from spillway.sync.report import summary
 
 from spillway.runs.staging import stage_dataset
+from spillway.sync.report import summary
 from spillway_airflow.failures import typed_failures
 from spillway_airflow.hooks import worker_services
 

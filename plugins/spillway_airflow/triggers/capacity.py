@@ -19,7 +19,7 @@ class CapacityTrigger(BaseTrigger):
     """Fires when the job would be placed now, or when it has become impossible. It reserves nothing."""
 
     def __init__(self, *, job: dict[str, Any], poll_seconds: float = 10.0) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.job, self.poll_seconds = job, poll_seconds
 
     def serialize(self) -> tuple[str, dict[str, Any]]:

@@ -27,7 +27,7 @@ class PodTrigger(BaseTrigger):
     """
 
     def __init__(self, *, run: str, number: int, poll_seconds: float = 5.0) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.attempt_run, self.number, self.poll_seconds = run, number, poll_seconds
 
     def serialize(self) -> tuple[str, dict[str, Any]]:

@@ -124,6 +124,8 @@ def _create_places_and_transfers() -> None:
         sa.Column("source", sa.Text, nullable=False),
         sa.Column("destination", sa.Text, nullable=False),
         sa.Column("size_bytes", sa.BigInteger, nullable=False),
+        sa.Column("objects_copied", sa.BigInteger),
+        sa.Column("objects_unchanged", sa.BigInteger),
         sa.Column("at", MOMENT, nullable=False),
         sa.Column("outcome", WORD, nullable=False),
         sa.Column("reason", sa.Text),

@@ -1,0 +1,49 @@
+"""Carry a run to its end from one process, without Airflow: the same steps, waiting in place instead of deferring."""
+
+from __future__ import annotations
+
+import time
+
+from spillway.errors import TrainingFailed
+from spillway.model import Attempt, JobSpec, Outcome
+from spillway.runs.engine import Finished, Waiting, advance, conclude
+from spillway.runs.services import Services
+from spillway.runs.staging import Say
+from spillway.runs.watching import Watch
+
+
+def carry(services: Services, run: str, job: JobSpec, say: Say, *, poll_seconds: float = 5.0) -> Attempt:
+    """The run's last attempt, which succeeded. A process that dies here is followed by another that calls this again.
+
+    Raises:
+        TrainingFailed: the program failed, or a person ended the run.
+    """
+    restart = True
+    while True:
+        step = advance(services, run, job, say, restart=restart)
+        restart = False
+        if isinstance(step, Finished):
+            if step.attempt.outcome is not Outcome.SUCCEEDED:
+                raise TrainingFailed(f"run {run} is {step.attempt.outcome}: {step.attempt.reason}")
+            return step.attempt
+        if isinstance(step, Waiting):
+            time.sleep(poll_seconds)
+            continue
+        _watch(services, step.attempt, say, poll_seconds)
+
+
+def _watch(services: Services, attempt: Attempt, say: Say, poll_seconds: float) -> None:
+    """Return when the attempt has ended and is settled."""
+    watch = Watch(services=services, attempt=attempt)
+    said = ""
+    while True:
+        look = watch.poll()
+        for line in look.log_lines:
+            say(f"  | {line}")
+        if look.summary != said:
+            said = look.summary
+            say(f"attempt {attempt.number}: {said}")
+        if look.ended is not None:
+            conclude(services, attempt.run, attempt.number, look.ended, say)
+            return
+        time.sleep(max(poll_seconds, look.pause.total_seconds() if look.pause else 0.0))

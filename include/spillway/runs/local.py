@@ -1,0 +1,50 @@
+"""Services outside Airflow: a configuration directory and a file of Connections."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from spillway.clouds.base import ClusterClient
+from spillway.config import load
+from spillway.connections import ConnectionSpec, connections_from_file, database_url
+from spillway.errors import ConfigError, Missing
+from spillway.ledger import open_ledger
+from spillway.model import Cluster
+from spillway.runs.services import Services
+from spillway.runs.sites import site_opener
+
+LEDGER_CONNECTION = "spillway_ledger"
+
+
+def local_services(configuration: Path, connections: Path) -> Services:
+    """The services that the two describe; ``connections`` is what ``airflow connections export`` writes."""
+    known = connections_from_file(connections)
+
+    def connect(conn_id: str) -> ConnectionSpec:
+        if conn_id not in known:
+            raise Missing("Connection", conn_id, str(connections), fix="add it to the file")
+        return known[conn_id]
+
+    return Services(
+        configuration=load(configuration),
+        ledger=open_ledger(database_url(connect(LEDGER_CONNECTION))),
+        open_site=site_opener(connect, _open_cluster),
+    )
+
+
+def _open_cluster(cluster: Cluster, connection: ConnectionSpec) -> ClusterClient:
+    from spillway.clouds.kubernetes import KubernetesCluster, client_from_kubeconfig
+
+    written: Any = connection.extra.get("kube_config")
+    if isinstance(written, str):
+        try:
+            written = json.loads(written)
+        except ValueError:
+            raise ConfigError("Connections", f"{connection.conn_id}.extra.kube_config", "expected JSON") from None
+    if not isinstance(written, Mapping):
+        raise ConfigError("Connections", f"{connection.conn_id}.extra.kube_config", "expected a kubeconfig as JSON")
+    context = connection.extra.get("cluster_context")
+    return KubernetesCluster(cluster=cluster, api_client=client_from_kubeconfig(written, context))
