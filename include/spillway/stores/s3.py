@@ -184,7 +184,9 @@ class S3Store:
             with typed_errors(self._name, bucket=self._bucket, key=key, condition=condition):
                 etag, sha256 = upload.run(body, what=f"{self._name}/{key}", size_bytes=size_bytes, sha256=sha256)
         except (PreconditionFailed, Missing) as problem:
-            if isinstance(problem, Missing) and problem.kind == "bucket":
+            of_the_body = problem.where != self._name
+            of_the_bucket = isinstance(problem, Missing) and problem.kind == "bucket"
+            if not conditions or of_the_body or of_the_bucket:
                 raise
             return self._own_write(key, stamp, condition, problem)
         return ObjectInfo(
@@ -198,7 +200,7 @@ class S3Store:
 
     def _own_write(self, key: str, stamp: Mapping[str, str], condition: str, problem: SpillwayError) -> ObjectInfo:
         found, metadata = self._head(key)
-        if found is None or not stamp or metadata.get(_STAMP) != stamp[_STAMP]:
+        if found is None or metadata.get(_STAMP) != stamp[_STAMP]:
             raise PreconditionFailed(self._name, key, condition) from problem
         return found
 

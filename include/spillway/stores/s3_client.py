@@ -109,7 +109,7 @@ def _raise_for(answer: ClientError, store: str, *, bucket: str, key: str, condit
         raise Missing("bucket", bucket, store, fix="create it, or correct the bucket's name") from answer
     if code in _DENIED or status in (401, 403):
         raise AccessDenied(store, seen, fix=_FIX_CREDENTIALS) from answer
-    if condition and (status in (409, 412) or (status == 404 and code != "NoSuchUpload")):
+    if condition and status in (409, 412):
         raise PreconditionFailed(store, key, condition) from answer
     if status == 507:
         raise StoreFull(store, seen) from answer

@@ -102,6 +102,9 @@ class ObjectStoreContract:
         store.put("x", b"new", size_bytes=3)
         with pytest.raises(PreconditionFailed):
             read_all(store, "x", if_match=old.etag)
+        store.delete(["x"])
+        with pytest.raises(Missing):
+            read_all(store, "x", if_match=old.etag)
 
     @pytest.mark.parametrize("key", ORDINARY_KEYS)
     def test_an_ordinary_key_stays_exact(self, store: ObjectStore, key: str) -> None:

@@ -10,6 +10,7 @@ import subprocess
 import uuid
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -22,8 +23,11 @@ from spillway.sandbox.objectstore import (
     endpoint_url,
     object_store_process,
 )
-from spillway.stores.s3 import S3Store, open_store
+from spillway.stores.s3 import S3Store, open_store, s3_client
 from spillway.testing import processes
+
+if TYPE_CHECKING:
+    from mypy_boto3_s3 import S3Client
 
 
 class S3Server:
@@ -83,6 +87,17 @@ class S3Server:
         else:
             create_buckets(self.endpoint_url, self.admin, [bucket])
         return self.open(bucket, identity=identity)
+
+    def client(self, *, attempts: int = 4) -> S3Client:
+        """The administrator's plain client, to do what another tool would do."""
+        who = self.admin
+        return s3_client(
+            endpoint_url=self.endpoint_url,
+            region=self.region,
+            access_key=who.access_key,
+            secret_key=who.secret_key,
+            attempts=attempts,
+        )
 
     def open(self, bucket: str, *, identity: Identity | None = None) -> S3Store:
         """The bucket as it is: nothing is created."""

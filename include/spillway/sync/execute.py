@@ -1,0 +1,239 @@
+"""Incremental, verified sync of a dataset from its home store to another site's store."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+
+from spillway.errors import Missing, ResidencyRefused
+from spillway.model import ObjectInfo, Tier
+from spillway.stores.base import ObjectStore
+from spillway.sync.compare import Comparison, SyncedObject, SyncManifest, compare_content
+from spillway.sync.manifest import OWN_PREFIX, load_manifest, save_manifest
+from spillway.sync.plan import DELETE_SHARE_MAX, Action, PlannedObject, SyncPlan, plan_sync
+from spillway.sync.report import ObjectFate, ObjectOutcome, SyncReport
+from spillway.sync.transfer import SMALL_THREADS, Copied, Transfer
+
+__all__ = ["SyncProgress", "SyncReport", "sync_dataset"]
+
+log = logging.getLogger(__name__)
+
+_PLANNED_FATES = {
+    Action.COPY: ObjectFate.COPIED,
+    Action.KEEP: ObjectFate.UNCHANGED,
+    Action.DELETE: ObjectFate.DELETED,
+    Action.REFUSE: ObjectFate.REFUSED,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SyncProgress:
+    """Of the objects to copy, how many have ended (failures included), and their bytes."""
+
+    objects_done: int
+    objects_total: int
+    bytes_done: int
+    bytes_total: int
+
+
+def sync_dataset(
+    *,
+    source: ObjectStore,
+    destination: ObjectStore,
+    dataset: str,
+    prefix: str,
+    tier: Tier,
+    home: str,
+    site: str,
+    delete: bool = False,
+    delete_share_max: float = DELETE_SHARE_MAX,
+    dry_run: bool = False,
+    on_progress: Callable[[SyncProgress], None] | None = None,
+) -> SyncReport:
+    """Make the destination hold the dataset as the source has it; only what is new or changed is read and sent.
+
+    Every copy is pinned to one version of the source and its bytes are verified on arrival. When all went well the
+    verified state is recorded beside the data; an interrupted sync goes on where it was, at the next call.
+
+    Args:
+        prefix: of the dataset's keys, at both ends.
+        tier, home, site: core data is refused at a ``site`` other than its ``home``.
+        delete: also remove what the source no longer has, after every copy succeeded, within the guard.
+        dry_run: only list and plan; the report then says what would happen.
+    Raises:
+        ResidencyRefused: before anything is listed at the destination.
+        Missing: the source has no object under the prefix.
+        DeletesRefused, IncompleteListing: before anything is changed.
+        Unreachable, StoreFull: a store went away or is full; what was copied is kept.
+        PreconditionFailed: another sync of the same dataset recorded another state meanwhile.
+    """
+    refuse_foreign_tier(dataset, tier=tier, home=home, site=site)
+    there = _listing(source, prefix)
+    if not there and not delete:
+        fix = "check the dataset's prefix, and that its source is mounted"
+        raise Missing("dataset", dataset, f"{source.name}/{prefix}", fix=fix)
+    run = _Run(source, destination, dataset, prefix)
+    plan = run.plan(there, _listing(destination, prefix), delete=delete, delete_share_max=delete_share_max)
+    if dry_run:
+        outcomes = {planned.key: _as_planned(planned) for planned in plan.objects}
+    else:
+        outcomes = run.apply(plan, on_progress)
+    report = SyncReport(
+        dataset=dataset,
+        source=source.name,
+        destination=destination.name,
+        dry_run=dry_run,
+        outcomes=tuple(outcomes[key] for key in sorted(outcomes)),
+    )
+    counts = ", ".join(f"{report.count(fate)} {fate}" for fate in ObjectFate)
+    log.info(
+        "dataset %s: %s -> %s%s: %s; %d bytes copied",
+        dataset,
+        source.name,
+        destination.name,
+        " (dry run)" if dry_run else "",
+        counts,
+        report.bytes_copied,
+    )
+    return report
+
+
+def refuse_foreign_tier(dataset: str, *, tier: Tier, home: str, site: str) -> None:
+    """Let core data be stored at its home only; every refusal is logged."""
+    if tier is Tier.CORE and site != home:
+        refusal = ResidencyRefused(f"dataset '{dataset}'", tier=tier, source=home, destination=site)
+        log.warning("%s", refusal)
+        raise refusal
+
+
+def _listing(store: ObjectStore, prefix: str) -> dict[str, ObjectInfo]:
+    # Spillway's own records are of no dataset: the same rule for both ends, or a delete would remove them.
+    return {entry.key: entry for entry in store.list(prefix) if not entry.key.startswith(OWN_PREFIX)}
+
+
+class _Run:
+    """One sync: its ends, and the record that it started from."""
+
+    def __init__(self, source: ObjectStore, destination: ObjectStore, dataset: str, prefix: str) -> None:
+        self._source, self._destination, self._dataset, self._prefix = source, destination, dataset, prefix
+        self._recorded = load_manifest(destination, dataset)
+        recorded = self._recorded.manifest
+        same = recorded is not None and (recorded.source, recorded.prefix) == (source.name, prefix)
+        self._previous = recorded if same else None
+
+    def plan(
+        self,
+        there: dict[str, ObjectInfo],
+        here: dict[str, ObjectInfo],
+        *,
+        delete: bool,
+        delete_share_max: float,
+    ) -> SyncPlan:
+        """The plan, after asking for the facts of those objects that the listings leave undecided."""
+        undecided = [key for key in there.keys() & here.keys() if self._compare(there[key], here[key]).equal is None]
+        with ThreadPoolExecutor(SMALL_THREADS, thread_name_prefix="compare") as pool:
+            for known_there, known_here in pool.map(lambda key: self._look_up(there[key], here[key]), undecided):
+                there[known_there.key], here[known_here.key] = known_there, known_here
+        return plan_sync(
+            there.values(),
+            here.values(),
+            partial(compare_content, source_name=self._source.name),
+            delete=delete,
+            previous=self._previous,
+            delete_share_max=delete_share_max,
+        )
+
+    def _compare(self, there: ObjectInfo, here: ObjectInfo) -> Comparison:
+        return compare_content(there, here, self._synced(there.key), source_name=self._source.name)
+
+    def _synced(self, key: str) -> SyncedObject | None:
+        return self._previous.objects.get(key) if self._previous else None
+
+    def _look_up(self, there: ObjectInfo, here: ObjectInfo) -> tuple[ObjectInfo, ObjectInfo]:
+        here = self._destination.head(here.key) or here
+        if self._compare(there, here).equal is None and here.sha256 is not None:
+            there = self._source.head(there.key) or there
+        return there, here
+
+    def apply(self, plan: SyncPlan, on_progress: Callable[[SyncProgress], None] | None) -> dict[str, ObjectOutcome]:
+        """Copy, then delete, then record; what became of each object, by key."""
+        outcomes = {planned.key: _as_planned(planned) for planned in plan.objects if planned.action is not Action.COPY}
+        if not plan.changes_nothing:
+            self._open_record()
+        copied = self._copy(plan.of(Action.COPY), on_progress)
+        outcomes |= {key: copy.outcome for key, copy in copied.items()}
+        whole_so_far = not any(outcome.failed for outcome in outcomes.values())
+        outcomes |= self._delete(plan.of(Action.DELETE), allowed=whole_so_far)
+        if not any(outcome.failed for outcome in outcomes.values()):
+            self._record(plan, copied)
+        return outcomes
+
+    def _copy(
+        self, wanted: tuple[PlannedObject, ...], on_progress: Callable[[SyncProgress], None] | None
+    ) -> dict[str, Copied]:
+        copied: dict[str, Copied] = {}
+        total, done = sum(planned.size_bytes for planned in wanted), 0
+
+        def count(copy: Copied) -> None:
+            nonlocal done
+            copied[copy.outcome.key] = copy
+            done += copy.outcome.size_bytes
+            if on_progress:
+                progress = SyncProgress(
+                    objects_done=len(copied), objects_total=len(wanted), bytes_done=done, bytes_total=total
+                )
+                on_progress(progress)
+
+        Transfer(self._source, self._destination).run(wanted, count)
+        return copied
+
+    def _delete(self, unwanted: tuple[PlannedObject, ...], *, allowed: bool) -> dict[str, ObjectOutcome]:
+        if not unwanted:
+            return {}
+        if not allowed:
+            reason = "not deleted, because not every copy succeeded"
+            return {planned.key: _fate(planned, ObjectFate.FAILED, reason) for planned in unwanted}
+        refused = self._destination.delete(planned.key for planned in unwanted)
+        return {
+            planned.key: _fate(planned, ObjectFate.FAILED, f"not deleted: {refused[planned.key]}")
+            if planned.key in refused
+            else _as_planned(planned)
+            for planned in unwanted
+        }
+
+    def _open_record(self) -> None:
+        if self._recorded.whole:
+            standing = self._recorded.manifest or self._manifest({})
+            self._recorded = save_manifest(self._destination, standing, over=self._recorded, whole=False)
+
+    def _record(self, plan: SyncPlan, copied: Mapping[str, Copied]) -> None:
+        objects = {key: copy.synced for key, copy in copied.items() if copy.synced is not None}
+        for planned in plan.of(Action.KEEP):
+            if planned.source is not None and planned.destination is not None:
+                objects[planned.key] = self._kept(planned.source, planned.destination)
+        manifest = self._manifest(objects)
+        if not self._recorded.whole or self._recorded.manifest != manifest:
+            save_manifest(self._destination, manifest, over=self._recorded, whole=True)
+
+    def _kept(self, there: ObjectInfo, here: ObjectInfo) -> SyncedObject:
+        synced = self._synced(there.key)
+        return SyncedObject(
+            size_bytes=there.size_bytes,
+            source_etag=there.etag,
+            destination_etag=here.etag,
+            sha256=there.sha256 or here.sha256 or (synced.sha256 if synced else None),
+        )
+
+    def _manifest(self, objects: Mapping[str, SyncedObject]) -> SyncManifest:
+        return SyncManifest(dataset=self._dataset, source=self._source.name, prefix=self._prefix, objects=objects)
+
+
+def _as_planned(planned: PlannedObject) -> ObjectOutcome:
+    return _fate(planned, _PLANNED_FATES[planned.action], planned.reason)
+
+
+def _fate(planned: PlannedObject, fate: ObjectFate, reason: str) -> ObjectOutcome:
+    return ObjectOutcome(key=planned.key, fate=fate, reason=reason, size_bytes=planned.size_bytes)

@@ -1,0 +1,299 @@
+"""A sync copies what is new or changed, verified, and leaves a record that says so."""
+
+from __future__ import annotations
+
+import hashlib
+
+import pytest
+
+from spillway.errors import DeletesRefused, Missing, ResidencyRefused, SpillwayError, StoreFull, Unreachable
+from spillway.model import Tier
+from spillway.sync.compare import SyncedObject, SyncManifest
+from spillway.sync.execute import SyncProgress
+from spillway.sync.manifest import StoredManifest, load_manifest, manifest_key, save_manifest, verified_datasets
+from spillway.sync.report import ObjectFate, summary
+
+CONTENTS = {"a": b"one", "b/c": b"two", "b/d.npy": b"\0" * 5000, "empty": b""}
+
+
+def fates(report) -> dict[str, str]:
+    return {outcome.key.removeprefix("digits/"): outcome.fate.value for outcome in report.outcomes}
+
+
+def test_the_first_sync_copies_everything_and_the_second_copies_and_reads_nothing(ends) -> None:
+    ends.fill(CONTENTS)
+    first = ends.sync()
+    assert (first.ok, first.objects_copied, first.bytes_copied) == (True, 4, 5006)
+    assert ends.at_cloud() == CONTENTS
+
+    second = ends.sync()
+    assert (second.ok, second.objects_copied, second.objects_unchanged, second.bytes_copied) == (True, 0, 4, 0)
+    assert ends.home.calls == {"list": 1}
+    assert ends.cloud.calls == {"list": 1, "head": 1, "read": 1}, "only the record is read"
+
+
+def test_only_the_prefix_of_the_dataset_travels(ends) -> None:
+    ends.fill(CONTENTS)
+    ends.home.store.put("secret/x", b"core", size_bytes=4)
+    ends.home.store.put("digits2/x", b"other", size_bytes=5)
+    ends.sync()
+    assert ends.at_cloud() == CONTENTS
+
+
+def test_content_type_and_metadata_travel_with_the_object(ends) -> None:
+    ends.home.store.put("digits/x", b"1", size_bytes=1, content_type="text/csv", metadata={"unit": "mm"})
+    ends.sync()
+    head = ends.cloud.store.head("digits/x")
+    assert (head.content_type, head.metadata["unit"]) == ("text/csv", "mm")
+    assert head.sha256 == hashlib.sha256(b"1").hexdigest()
+
+
+def test_other_content_of_equal_size_is_copied(ends) -> None:
+    ends.fill(CONTENTS)
+    ends.sync()
+    ends.fill({"a": b"ONE"})
+    report = ends.sync()
+    assert fates(report) == {"a": "copied", "b/c": "unchanged", "b/d.npy": "unchanged", "empty": "unchanged"}
+    assert ends.at_cloud()["a"] == b"ONE"
+
+
+def test_an_object_that_somebody_changed_at_the_destination_is_repaired(ends) -> None:
+    ends.fill(CONTENTS)
+    ends.sync()
+    ends.cloud.store.put("digits/a", b"bad", size_bytes=3)
+    ends.cloud.store.delete(["digits/b/c"])
+    assert (ends.sync().objects_copied, ends.at_cloud()) == (2, CONTENTS)
+
+
+def test_equal_content_that_is_already_there_is_not_sent_again(ends) -> None:
+    ends.fill(CONTENTS)
+    ends.cloud.store.put("digits/a", b"one", size_bytes=3)
+    report = ends.sync()
+    assert fates(report)["a"] == "unchanged"
+    assert report.objects_copied == 3
+    assert "digits" in verified_datasets(ends.cloud.store)
+
+
+def test_core_data_is_refused_elsewhere_before_anything_is_listed(ends, caplog: pytest.LogCaptureFixture) -> None:
+    ends.fill(CONTENTS)
+    with pytest.raises(ResidencyRefused, match=r"dataset 'digits' is of tier 'core' and may not be stored at 'cloud'"):
+        ends.sync(tier=Tier.CORE)
+    assert (ends.home.calls, ends.cloud.calls) == ({}, {})
+    assert "dataset 'digits' is of tier 'core'" in caplog.text
+
+
+def test_core_data_may_be_copied_at_its_home(ends) -> None:
+    ends.fill(CONTENTS)
+    assert ends.sync(tier=Tier.CORE, site="onprem").ok
+
+
+def test_a_dataset_without_objects_is_missing_not_empty(ends) -> None:
+    with pytest.raises(Missing, match=r"dataset 'digits' is not in .*/digits/; check the dataset's prefix"):
+        ends.sync()
+    assert verified_datasets(ends.cloud.store) == frozenset()
+
+
+def test_a_source_that_lost_its_objects_deletes_nothing(ends) -> None:
+    ends.fill(CONTENTS)
+    ends.sync()
+    ends.home.store.delete([f"digits/{key}" for key in CONTENTS])
+    with pytest.raises(DeletesRefused, match="the source lists no objects and the destination has 4"):
+        ends.sync(delete=True)
+    assert ends.at_cloud() == CONTENTS
+
+
+def test_a_dry_run_says_the_same_as_the_run_and_changes_nothing(ends) -> None:
+    ends.fill({f"{n}": b"x" for n in range(10)})
+    ends.sync()
+    ends.home.store.delete(["digits/0"])
+    ends.fill({"1": b"y", "new": b"z"})
+    before = ends.at_cloud()
+    planned = ends.sync(delete=True, dry_run=True)
+    assert ends.at_cloud() == before
+    assert ends.cloud.calls["put"] == ends.cloud.calls["delete"] == 0
+    done = ends.sync(delete=True)
+    assert (planned.dry_run, done.dry_run) == (True, False)
+    assert planned.outcomes == done.outcomes
+    assert {key for key, fate in fates(done).items() if fate != "unchanged"} == {"0", "1", "new"}
+    assert "0" not in ends.at_cloud()
+
+
+def test_without_delete_what_the_source_lost_stays(ends) -> None:
+    ends.fill(CONTENTS)
+    ends.sync()
+    ends.home.store.delete(["digits/a"])
+    report = ends.sync()
+    assert [o.reason for o in report.outcomes if o.key == "digits/a"] == ["only at the destination; deleting is off"]
+    assert ends.at_cloud() == CONTENTS
+
+
+def test_deletes_wait_for_every_copy_to_succeed(ends) -> None:
+    ends.fill({f"{n}": b"x" for n in range(10)})
+    ends.sync()
+    ends.home.store.delete(["digits/0"])
+    ends.fill({"1": b"y"})
+
+    def deny(method: str, key: str) -> None:
+        if (method, key) == ("read", "digits/1"):
+            raise SpillwayError("no reading today")
+
+    ends.home.before = deny
+    report = ends.sync(delete=True)
+    assert {key: fate for key, fate in fates(report).items() if fate != "unchanged"} == {"0": "failed", "1": "failed"}
+    assert "0" in ends.at_cloud()
+
+
+def test_one_object_that_fails_does_not_stop_the_rest_and_nothing_is_recorded(ends) -> None:
+    ends.fill(CONTENTS)
+
+    def deny(method: str, key: str) -> None:
+        if (method, key) == ("read", "digits/b/c"):
+            raise SpillwayError("no reading today")
+
+    ends.home.before = deny
+    report = ends.sync()
+    assert fates(report) == {"a": "copied", "b/c": "failed", "b/d.npy": "copied", "empty": "copied"}
+    assert summary(report) == {
+        "dataset": "digits",
+        "dry_run": False,
+        "objects_copied": 3,
+        "objects_unchanged": 0,
+        "objects_deleted": 0,
+        "objects_refused": 0,
+        "objects_failed": 1,
+        "bytes_copied": 5003,
+        "failures": ["digits/b/c: no reading today"],
+    }
+    assert not report.ok
+    assert verified_datasets(ends.cloud.store) == frozenset()
+
+
+def test_an_interrupted_sync_goes_on_where_it_was(ends) -> None:
+    ends.fill({f"{n:03}": b"%d" % n for n in range(40)})
+
+    def interrupt(method: str, key: str) -> None:
+        if method == "put" and ends.cloud.calls["put"] > 10:
+            raise KeyboardInterrupt
+
+    ends.cloud.before = interrupt
+    with pytest.raises(KeyboardInterrupt):
+        ends.sync()
+    there = len(ends.at_cloud())
+    assert 0 < there < 40
+    assert verified_datasets(ends.cloud.store) == frozenset()
+
+    ends.cloud.before = lambda method, key: None
+    report = ends.sync()
+    assert (report.ok, report.objects_copied, report.objects_unchanged) == (True, 40 - there, there)
+    assert ends.home.calls["read"] == 40 - there
+    assert verified_datasets(ends.cloud.store) == {"digits"}
+
+
+def test_a_copy_that_is_being_changed_is_not_called_whole(ends) -> None:
+    ends.fill(CONTENTS)
+    ends.sync()
+    assert verified_datasets(ends.cloud.store) == {"digits"}
+    ends.fill({"a": b"ONE", "b/c": b"TWO"})
+
+    def look(method: str, key: str) -> None:
+        if (method, key) == ("put", "digits/a"):
+            assert verified_datasets(ends.cloud.store) == frozenset()
+        if (method, key) == ("put", "digits/b/c"):
+            raise SpillwayError("the second object is refused")
+
+    ends.cloud.before = look
+    assert not ends.sync().ok
+    assert verified_datasets(ends.cloud.store) == frozenset()
+    ends.cloud.before = lambda method, key: None
+    assert (ends.sync().objects_copied, verified_datasets(ends.cloud.store)) == (1, {"digits"})
+
+
+@pytest.mark.parametrize("error", [Unreachable("s3://x@cloud", "it is gone"), StoreFull("s3://x@cloud", "no space")])
+def test_a_store_that_goes_away_or_is_full_ends_the_sync_with_that_error(local_ends, error: SpillwayError) -> None:
+    local_ends.fill({f"{n:03}": b"x" for n in range(80)})
+
+    allowed = [None] * 20
+
+    def fail(method: str, key: str) -> None:
+        if method == "put":
+            try:
+                allowed.pop()
+            except IndexError:
+                raise error from None
+
+    local_ends.cloud.before = fail
+    with pytest.raises(type(error)):
+        local_ends.sync()
+    assert local_ends.cloud.calls["put"] < 60, "the rest is not tried"
+    assert len(local_ends.at_cloud()) == 20
+    local_ends.cloud.before = lambda method, key: None
+    assert local_ends.sync().objects_copied == 60
+
+
+def test_progress_counts_objects_and_bytes_to_the_end(ends) -> None:
+    ends.fill(CONTENTS)
+    seen: list[SyncProgress] = []
+    ends.sync(on_progress=seen.append)
+    assert [progress.objects_done for progress in seen] == [1, 2, 3, 4]
+    assert seen[-1] == SyncProgress(objects_done=4, objects_total=4, bytes_done=5006, bytes_total=5006)
+
+
+def test_an_object_that_changes_during_the_sync_is_never_mixed(ends) -> None:
+    ends.fill({"x": b"old" * 1000})
+
+    def change(method: str, key: str) -> None:
+        if method == "read":
+            ends.home.before = lambda method, key: None
+            ends.fill({"x": b"new" * 1000})
+
+    ends.home.before = change
+    report = ends.sync()
+    assert fates(report) == {"x": "failed"}
+    assert "no longer holds" in report.outcomes[0].reason
+    assert ends.at_cloud() == {}
+    assert (ends.sync().objects_copied, ends.at_cloud()) == (1, {"x": b"new" * 1000})
+
+
+def test_the_record_of_another_source_is_not_believed(ends) -> None:
+    ends.fill({"a": b"ONE"})
+    old = ends.cloud.store.put("digits/a", b"one", size_bytes=3)
+    now = ends.home.store.head("digits/a")
+    synced = SyncedObject(size_bytes=3, source_etag=now.etag, destination_etag=old.etag)
+    record = SyncManifest(
+        dataset="digits", source="s3://elsewhere@onprem", prefix="digits/", objects={"digits/a": synced}
+    )
+    save_manifest(ends.cloud.store, record, over=StoredManifest(), whole=True)
+    assert fates(ends.sync()) == {"a": "copied"}
+
+
+def test_an_unreadable_record_is_replaced(ends) -> None:
+    ends.fill(CONTENTS)
+    ends.sync()
+    ends.cloud.store.put(manifest_key("digits"), b"not json", size_bytes=8, metadata={"whole": "yes"})
+    report = ends.sync()
+    assert (report.ok, report.objects_copied) == (True, 0)
+    assert len(load_manifest(ends.cloud.store, "digits").manifest.objects) == 4
+
+
+def test_two_syncs_of_one_dataset_side_by_side_both_succeed(ends) -> None:
+    ends.fill(CONTENTS)
+    other = type(ends)(ends.home.store, ends.cloud.store)
+
+    def meanwhile(method: str, key: str) -> None:
+        if (method, key) == ("put", manifest_key("digits")):
+            ends.cloud.before = lambda method, key: None
+            assert other.sync().ok
+
+    ends.cloud.before = meanwhile
+    assert ends.sync().ok
+    assert verified_datasets(ends.cloud.store) == {"digits"}
+
+
+def test_a_spillway_record_at_the_source_is_no_part_of_a_dataset(ends) -> None:
+    ends.home.store.put("x", b"1", size_bytes=1)
+    ends.home.store.put(".spillway/sync/other.json", b"{}", size_bytes=2)
+    report = ends.sync(prefix="")
+    assert [(outcome.key, outcome.fate) for outcome in report.outcomes] == [("x", ObjectFate.COPIED)]
+    again = ends.sync(prefix="", delete=True)
+    assert (again.ok, again.objects_unchanged) == (True, 1)
+    assert "digits" in verified_datasets(ends.cloud.store)
