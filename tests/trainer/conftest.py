@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -9,6 +12,15 @@ import pytest
 from spillway.stores.local import LocalStore
 from spillway.testing.s3_server import S3Server
 from spillway.testing.training import TrainingSite, load_digits
+
+
+@pytest.fixture(autouse=True)
+def _process_state(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A trainer that runs within the test's process takes over its signal handler and its environment."""
+    before = signal.getsignal(signal.SIGTERM)
+    monkeypatch.setattr("os.environ", dict(os.environ))
+    yield
+    signal.signal(signal.SIGTERM, before)
 
 
 @pytest.fixture

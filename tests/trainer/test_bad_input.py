@@ -1,8 +1,6 @@
 """What the trainer says of data and checkpoints that it cannot use."""
 
-import os
-import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -16,10 +14,8 @@ Train = Callable[..., Finished]
 
 
 @pytest.fixture
-def train(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Iterator[Train]:
+def train(capsys: pytest.CaptureFixture[str]) -> Train:
     """Runs an attempt within this process: what goes wrong before the first step needs no process of its own."""
-    before = signal.getsignal(signal.SIGTERM)
-    monkeypatch.setattr("os.environ", dict(os.environ))
 
     def run(site: TrainingSite, *, program: str = "digits", attempt: int = 1, **changes: Any) -> Finished:
         site.checkpoints.fence(attempt)
@@ -28,8 +24,7 @@ def train(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -
         stdout, stderr = capsys.readouterr()
         return finished(code, stdout.splitlines(), stderr)
 
-    yield run
-    signal.signal(signal.SIGTERM, before)
+    return run
 
 
 @pytest.fixture

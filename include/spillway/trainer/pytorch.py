@@ -6,6 +6,7 @@ PyTorch comes with the training image; Spillway itself does not need it.
 from __future__ import annotations
 
 import io
+import pickle
 from collections.abc import Mapping
 from typing import Any
 
@@ -55,9 +56,10 @@ class TorchDigits:
         try:
             self._model.load_state_dict(_unpacked(session, MODEL, self._device))
             self._optimizer.load_state_dict(_unpacked(session, OPTIMIZER, self._device))
-        except (RuntimeError, ValueError, KeyError) as problem:
+        except (pickle.UnpicklingError, EOFError, RuntimeError, ValueError, KeyError) as problem:
             step = session.contract.first_step - 1
-            raise CorruptCheckpoint(session.contract.run, step, f"PyTorch cannot load it: {problem}") from problem
+            seen = f"PyTorch cannot load it ({type(problem).__name__})"
+            raise CorruptCheckpoint(session.contract.run, step, seen) from problem
 
     def summary(self) -> Mapping[str, float]:
         pixels, digits = self._tensors(self._samples.held_out)

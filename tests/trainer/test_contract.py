@@ -1,0 +1,112 @@
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from spillway.errors import ConfigError
+from spillway.stores.local import LocalStore
+from spillway.stores.s3 import S3Store
+from spillway.trainer.contract import Contract, StoreAccess, read_contract
+
+ENVIRONMENT = {
+    "SPILLWAY_RUN": "digits-1",
+    "SPILLWAY_ATTEMPT": "2",
+    "SPILLWAY_RESUME_MANIFEST": "digits-1/manifests/000000000040-000001.json",
+    "SPILLWAY_RESUMED_FROM_STEP": "40",
+    "SPILLWAY_STORE_ENDPOINT": "https://127.0.0.1:9000",
+    "SPILLWAY_STORE_REGION": "us-east-1",
+    "SPILLWAY_STORE_ACCESS_KEY": "AKDEMO",
+    "SPILLWAY_STORE_SECRET_KEY": "very-secret",
+    "SPILLWAY_CHECKPOINT_BUCKET": "checkpoints",
+    "SPILLWAY_DATASET_BUCKET": "data",
+    "SPILLWAY_DATASET_PREFIX": "digits/",
+    "SPILLWAY_GRACE_SECONDS": "12.5",
+    "SPILLWAY_STEPS": "60",
+    "SPILLWAY_CHECKPOINT_EVERY": "10",
+    "SPILLWAY_STEP_SECONDS": "0.25",
+    "SPILLWAY_SEED": "7",
+}
+CONTRACT = Contract(
+    run="digits-1",
+    attempt=2,
+    resume_manifest="digits-1/manifests/000000000040-000001.json",
+    resumed_from_step=40,
+    store=StoreAccess(
+        endpoint="https://127.0.0.1:9000", region="us-east-1", access_key="AKDEMO", secret_key="very-secret"
+    ),
+    checkpoint_bucket="checkpoints",
+    dataset_bucket="data",
+    dataset_prefix="digits/",
+    grace=timedelta(seconds=12.5),
+    total_steps=60,
+    checkpoint_every=10,
+    step_pause=timedelta(seconds=0.25),
+    seed=7,
+)
+
+
+def test_the_environment_is_the_contract() -> None:
+    contract = read_contract(ENVIRONMENT)
+    assert contract == CONTRACT
+    assert contract.first_step == 41
+
+
+def test_an_attempt_without_a_checkpoint_begins_with_step_one() -> None:
+    fresh = {**ENVIRONMENT, "SPILLWAY_RESUME_MANIFEST": "", "SPILLWAY_RESUMED_FROM_STEP": ""}
+    contract = read_contract(fresh)
+    assert (contract.resume_manifest, contract.resumed_from_step, contract.first_step) == (None, None, 1)
+
+
+def test_what_a_job_may_leave_out_has_these_values() -> None:
+    optional = ("SPILLWAY_GRACE_SECONDS", "SPILLWAY_STEP_SECONDS", "SPILLWAY_SEED", "SPILLWAY_DATASET_PREFIX")
+    contract = read_contract({name: value for name, value in ENVIRONMENT.items() if name not in optional})
+    assert (contract.grace, contract.step_pause, contract.seed, contract.dataset_prefix) == (
+        timedelta(seconds=30),
+        timedelta(0),
+        0,
+        "",
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "problem"),
+    [
+        pytest.param("SPILLWAY_RUN", "", "expected a value, it is not set", id="no run"),
+        pytest.param("SPILLWAY_ATTEMPT", "two", "expected an integer of at least 1, got 'two'", id="attempt as word"),
+        pytest.param("SPILLWAY_ATTEMPT", "0", "expected an integer of at least 1, got '0'", id="attempt zero"),
+        pytest.param("SPILLWAY_ATTEMPT", "", "expected an integer of at least 1, it is not set", id="no attempt"),
+        pytest.param("SPILLWAY_RESUMED_FROM_STEP", "0", "expected an integer of at least 1, got '0'", id="step zero"),
+        pytest.param("SPILLWAY_RESUME_MANIFEST", "", "expected both or neither", id="a step without its manifest"),
+        pytest.param("SPILLWAY_STORE_ENDPOINT", "127.0.0.1:9000", "expected an http, https or file URL", id="no URL"),
+        pytest.param("SPILLWAY_STORE_REGION", "", "expected a value, it is not set", id="no region"),
+        pytest.param("SPILLWAY_STORE_ACCESS_KEY", "", "expected a value, it is not set", id="no access key"),
+        pytest.param("SPILLWAY_STORE_SECRET_KEY", "", "expected a value, it is not set", id="no secret key"),
+        pytest.param("SPILLWAY_STORE_CA_FILE", "/no/ca.pem", "there is none at '/no/ca.pem'", id="no certificate"),
+        pytest.param("SPILLWAY_CHECKPOINT_BUCKET", "", "expected a value, it is not set", id="no checkpoint bucket"),
+        pytest.param("SPILLWAY_DATASET_BUCKET", "", "expected a value, it is not set", id="no data bucket"),
+        pytest.param("SPILLWAY_GRACE_SECONDS", "soon", "expected a number of seconds, got 'soon'", id="grace as word"),
+        pytest.param("SPILLWAY_STEPS", "-5", "expected an integer of at least 1, got '-5'", id="negative steps"),
+        pytest.param("SPILLWAY_CHECKPOINT_EVERY", "0", "expected an integer of at least 1, got '0'", id="never"),
+        pytest.param("SPILLWAY_STEP_SECONDS", "-1", "expected a number of seconds, got '-1'", id="negative pause"),
+        pytest.param("SPILLWAY_STEP_SECONDS", "nan", "expected a number of seconds, got 'nan'", id="no pause"),
+        pytest.param("SPILLWAY_SEED", "1.5", "expected an integer of at least 0, got '1.5'", id="broken seed"),
+    ],
+)
+def test_a_bad_value_is_named_with_what_was_expected(name: str, value: str, problem: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        read_contract({**ENVIRONMENT, name: value})
+    assert (caught.value.file, caught.value.path) == ("environment", name)
+    assert problem in caught.value.problem
+
+
+def test_the_secret_is_not_shown() -> None:
+    assert "very-secret" not in repr(read_contract(ENVIRONMENT))
+
+
+def test_an_endpoint_is_an_s3_server_or_a_folder(tmp_path: Path) -> None:
+    server = CONTRACT.store.bucket("data")
+    assert isinstance(server, S3Store)
+    assert server.name == "s3://data@127.0.0.1:9000"
+    folder = StoreAccess(endpoint=tmp_path.as_uri(), region="here", access_key="a", secret_key="b").bucket("data")
+    assert isinstance(folder, LocalStore)
+    assert folder.name == f"file://{tmp_path}/data"
