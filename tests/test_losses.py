@@ -8,8 +8,10 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from spillway.losses import PodVerdict, VerdictKind, judge, may_hand_over
+
+from spillway.losses import EXIT_FENCED, EXIT_PREEMPTED, PodVerdict, VerdictKind, judge, may_hand_over
 from spillway.model import PodPhase, PodState
+from spillway.trainer.contract import ExitCode
 
 NOW = datetime(2026, 11, 30, 12, 0, tzinfo=UTC)
 GRACE = timedelta(seconds=60)
@@ -220,6 +222,10 @@ def test_an_image_name_that_no_registry_could_hold_is_never_waited_for() -> None
     assert verdict(replace(PULLING, container_reason="InvalidImageName")).kind is VerdictKind.IMAGE_MISSING
 
 
+def test_the_exit_codes_are_those_of_the_trainer() -> None:
+    assert (EXIT_PREEMPTED, EXIT_FENCED) == (ExitCode.PREEMPTED, ExitCode.FENCED)
+
+
 HAND_OVERS = {
     "running": (RUNNING, None, False),
     "being deleted": (replace(RUNNING, deleted_at=NOW, disruption="DeletionByTaintManager"), None, False),
@@ -229,6 +235,18 @@ HAND_OVERS = {
     "node object gone": (replace(RUNNING, node_exists=False, node_ready=None), None, True),
     "node silent, within its margin": (silent_for(RUNNING, GRACE), None, False),
     "node silent for too long": (silent_for(RUNNING, timedelta(seconds=101)), None, True),
+    "failed while others of its gang run": (replace(FAILED, others_running=True), None, False),
+    "node gone while others of its gang run": (
+        replace(RUNNING, node_exists=False, node_ready=None, others_running=True),
+        None,
+        False,
+    ),
+    "failed, its cluster silent since": (FAILED, NOW - GRACE, True),
+    "a gang on a cluster silent for too long": (
+        replace(FAILED, others_running=True),
+        NOW - timedelta(seconds=101),
+        True,
+    ),
     "cluster silent, within its margin": (RUNNING, NOW - GRACE, False),
     "cluster silent for too long": (RUNNING, NOW - timedelta(seconds=101), True),
 }

@@ -111,12 +111,12 @@ def may_hand_over(
     Only then may the run be fenced and launched elsewhere. A machine that is merely cut off may still compute: the
     fence, not this answer, keeps its checkpoints out.
     """
-    if pod.phase in {PodPhase.SUCCEEDED, PodPhase.FAILED, PodPhase.GONE} or pod.exit_code is not None:
-        return True
     patience = _patience(pod, node_margin)
-    if unreachable_since is not None:
-        return now - unreachable_since > patience
-    return pod.node_exists is False or _node_silent_for(pod, now) > patience
+    over = pod.phase in {PodPhase.SUCCEEDED, PodPhase.FAILED, PodPhase.GONE} or pod.exit_code is not None
+    if unreachable_since is not None and now - unreachable_since > patience:
+        return True
+    lost = unreachable_since is None and (pod.node_exists is False or _node_silent_for(pod, now) > patience)
+    return (over or lost) and not pod.others_running
 
 
 def _said_by_trainer(case: _Case) -> PodVerdict | None:

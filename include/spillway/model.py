@@ -371,7 +371,7 @@ class PodState:
 
     ``exit_code``, ``container_reason`` and ``container_message`` are of the trainer's container, ``message`` is of the
     pod or its scheduling. ``node_changed_at`` is when ``node_ready`` last changed; ``node_deleted`` is True while the
-    node is being deleted, shut down or drained.
+    node is being deleted, shut down or drained. Of a gang it is the pod that decides, ``others_running`` beside it.
     """
 
     name: str
@@ -397,6 +397,7 @@ class PodState:
     started_at: datetime | None = None
     finished_at: datetime | None = None
     attempt: str | None = None
+    others_running: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
