@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -53,30 +54,36 @@ class LogWriter:
 
 
 async def read_log(path: Path, request: LogRequest, is_over: Callable[[], bool]) -> AsyncIterator[bytes]:
-    """Chunks of the log; with ``follow`` until the container is over."""
+    """Chunks of the log; with ``follow`` until the container is over, even if the file is removed meanwhile."""
     left = request.limit_bytes
     tail = request.tail
-    position = 0
-    while True:
-        over = is_over()  # before the last read, so that nothing written in between is missed
-        lines, position = _read_lines(path, position)
-        if tail is not None:
-            lines, tail = lines[-tail:] if tail else [], None
-        chunk = b"".join(text for line in lines if (text := _shown(line, request)) is not None)
-        if left is not None:
-            chunk = chunk[:left]
-            left -= len(chunk)
-        if chunk:
-            yield chunk
-        if not request.follow or left == 0 or (over and not lines):
-            return
-        if not over:
-            await asyncio.sleep(_POLL_SECONDS)
+    with ExitStack() as opened:
+        file: BinaryIO | None = None
+        while True:
+            over = is_over()  # before the last read, so that nothing written in between is missed
+            if file is None and (found := _open(path)):
+                file = opened.enter_context(found)
+            lines = _whole_lines(file) if file else []
+            if tail is not None:
+                lines, tail = lines[-tail:] if tail else [], None
+            chunk = b"".join(text for line in lines if (text := _shown(line, request)) is not None)
+            if left is not None:
+                chunk = chunk[:left]
+                left -= len(chunk)
+            if chunk:
+                yield chunk
+            if not request.follow or left == 0 or (over and not lines):
+                return
+            if not over:
+                await asyncio.sleep(_POLL_SECONDS)
 
 
 def last_text(path: Path, *, lines: int, limit_bytes: int) -> str:
-    """The end of the log without its times."""
-    found, _ = _read_lines(path, 0)
+    """The end of the log without its times; empty where there is no log."""
+    if not path.exists():
+        return ""
+    with path.open("rb") as file:
+        found = _whole_lines(file)
     return b"".join(line.split(b" ", 3)[3] for line in found[-lines:])[-limit_bytes:].decode(errors="replace")
 
 
@@ -84,15 +91,17 @@ def since_seconds(seconds: int) -> datetime:
     return datetime.now(UTC) - timedelta(seconds=seconds)
 
 
-def _read_lines(path: Path, position: int) -> tuple[list[bytes], int]:
-    """Whole lines from the position on, and the position after them."""
-    if not path.exists():
-        return [], position
-    with path.open("rb") as file:
-        file.seek(position)
-        content = file.read()
+def _open(path: Path) -> BinaryIO | None:
+    return path.open("rb") if path.exists() else None
+
+
+def _whole_lines(file: BinaryIO) -> list[bytes]:
+    """The lines from where the file stands, and leave it where the first unfinished one begins."""
+    start = file.tell()
+    content = file.read()
     whole = content.rfind(b"\n") + 1
-    return content[:whole].splitlines(keepends=True), position + whole
+    file.seek(start + whole)
+    return content[:whole].splitlines(keepends=True)
 
 
 def _shown(line: bytes, request: LogRequest) -> bytes | None:

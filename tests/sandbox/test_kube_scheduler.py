@@ -1,0 +1,85 @@
+"""Which node takes a pod, and what a pod is told that no node takes."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from spillway.sandbox.kube.scheduler import explain, refuse
+
+FREE = {"nvidia.com/gpu": Decimal(2), "cpu": Decimal(4), "pods": Decimal(10)}
+READY = [{"type": "Ready", "status": "True"}]
+TAINT = {"key": "dedicated", "value": "x", "effect": "NoSchedule"}
+AFFINITY = "node(s) didn't match Pod's node affinity/selector"
+
+
+def _node(*, labels: dict[str, str] | None = None, ready: Any = READY, **spec: Any) -> dict[str, Any]:
+    return {"metadata": {"name": "n", "labels": labels or {}}, "spec": spec, "status": {"conditions": ready}}
+
+
+def _pod(*, gpus: int = 1, cpu: str = "1", **spec: Any) -> dict[str, Any]:
+    limits = {"nvidia.com/gpu": str(gpus), "cpu": cpu}
+    return {"metadata": {"name": "p"}, "spec": {"containers": [{"resources": {"limits": limits}}], **spec}}
+
+
+def _affinity(operator: str, *values: str) -> dict[str, Any]:
+    expression = {"key": "gpu", "operator": operator, "values": list(values)}
+    terms = {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}
+    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
+
+
+@pytest.mark.parametrize(
+    ("pod", "node", "reasons"),
+    [
+        pytest.param(_pod(gpus=2, cpu="4"), _node(), [], id="it fits exactly"),
+        pytest.param(_pod(gpus=3), _node(), ["Insufficient nvidia.com/gpu"], id="too many GPUs"),
+        pytest.param(
+            _pod(gpus=3, cpu="4500m"), _node(), ["Insufficient nvidia.com/gpu", "Insufficient cpu"], id="two lacks"
+        ),
+        pytest.param(_pod(), _node(unschedulable=True), ["node(s) were unschedulable"], id="cordoned"),
+        pytest.param(
+            _pod(), _node(ready=[]), ["node(s) had untolerated taint {node.kubernetes.io/not-ready: }"], id="not ready"
+        ),
+        pytest.param(_pod(nodeSelector={"gpu": "a100"}), _node(labels={"gpu": "h100"}), [AFFINITY], id="other label"),
+        pytest.param(_pod(nodeSelector={"gpu": "a100"}), _node(labels={"gpu": "a100"}), [], id="same label"),
+        pytest.param(
+            _pod(), _node(taints=[TAINT]), ["node(s) had untolerated taint {dedicated: x}"], id="untolerated taint"
+        ),
+        pytest.param(
+            _pod(tolerations=[{"key": "dedicated", "value": "x"}]), _node(taints=[TAINT]), [], id="tolerated by value"
+        ),
+        pytest.param(_pod(tolerations=[{"operator": "Exists"}]), _node(taints=[TAINT]), [], id="tolerates everything"),
+        pytest.param(_pod(), _node(taints=[{**TAINT, "effect": "PreferNoSchedule"}]), [], id="a mere preference"),
+        pytest.param(_pod(affinity=_affinity("In", "a", "b")), _node(labels={"gpu": "b"}), [], id="affinity In"),
+        pytest.param(_pod(affinity=_affinity("In", "a")), _node(labels={"gpu": "b"}), [AFFINITY], id="affinity not In"),
+        pytest.param(_pod(affinity=_affinity("NotIn", "a")), _node(), [], id="affinity NotIn"),
+        pytest.param(_pod(affinity=_affinity("Exists")), _node(), [AFFINITY], id="affinity Exists"),
+        pytest.param(_pod(affinity=_affinity("DoesNotExist")), _node(), [], id="affinity DoesNotExist"),
+        pytest.param(_pod(affinity=_affinity("Gt", "40")), _node(labels={"gpu": "80"}), [], id="affinity Gt"),
+        pytest.param(_pod(affinity=_affinity("Lt", "40")), _node(labels={"gpu": "80"}), [AFFINITY], id="affinity Lt"),
+    ],
+)
+def test_a_node_takes_a_pod_or_says_why_not(pod: Any, node: Any, reasons: list[str]) -> None:
+    assert refuse(pod, node, FREE) == reasons
+
+
+@pytest.mark.parametrize(
+    ("refusals", "message"),
+    [
+        pytest.param({}, "no nodes available to schedule pods", id="no nodes"),
+        pytest.param(
+            {"a": ["Insufficient nvidia.com/gpu"], "b": ["Insufficient nvidia.com/gpu"]},
+            "0/2 nodes are available: 2 Insufficient nvidia.com/gpu.",
+            id="all for one reason",
+        ),
+        pytest.param(
+            {"a": ["node(s) were unschedulable"], "b": ["Insufficient cpu", "Insufficient nvidia.com/gpu"]},
+            "0/2 nodes are available: 1 Insufficient cpu, 1 Insufficient nvidia.com/gpu, 1 node(s) were unschedulable.",
+            id="several reasons",
+        ),
+    ],
+)
+def test_a_pod_that_fits_nowhere_is_told_in_the_schedulers_words(refusals: Any, message: str) -> None:
+    assert explain(refusals) == message
