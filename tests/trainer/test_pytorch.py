@@ -46,6 +46,5 @@ def test_a_checkpoint_that_pytorch_cannot_load_is_refused(
         now=manifest.created_at,
     )
     assert run(site, 3) == 65
-    assert capsys.readouterr().err == (
-        "spillway-trainer: run 'digits-1': checkpoint of step 20 is not valid: PyTorch cannot load it (UnpicklingError)\n"
-    )
+    reason = "checkpoint of step 20 is not valid: PyTorch cannot load it (UnpicklingError)"
+    assert capsys.readouterr().err == f"spillway-trainer: run 'digits-1': {reason}\n"

@@ -101,6 +101,8 @@ def test_progress_is_a_line_per_step_and_an_object_per_attempt(site: TrainingSit
         30,
     )
     assert progress.loss == dict(site.losses())[30]
+    slowest = max(facts["seconds"] for facts in done.named("committed"))
+    assert progress.slowest_commit_seconds == slowest
 
 
 def test_the_first_step_is_on_the_store_before_the_first_checkpoint(site: TrainingSite) -> None:

@@ -8,6 +8,7 @@
 **Committed** is exactly what HEAD lists, by step, attempt and sha256 of the manifest. Everything else under the run,
 whole or torn, is not a checkpoint. HEAD lists every step and not only the newest, so that an unreadable manifest never
 hides the older steps, and so that a step is taken out of use (retention) in the same atomic way in which it came in.
+A step takes about 100 bytes of it.
 
 **Newest** is the highest (attempt, step) pair. A later attempt owns the run: when it resumed from an older step and
 computed some steps again, its step 30 replaces the earlier attempt's step 40 as the run's truth. HEAD keeps that order

@@ -6,7 +6,9 @@ It is written at the first step and with each checkpoint, so it survives the pod
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 from spillway.checkpoints.layout import progress_key
@@ -20,6 +22,7 @@ class Progress:
     """``step`` is the newest one known to have run; ``first_step`` is where the attempt began.
 
     ``durable_step`` is the newest committed one, of whichever attempt; None where nothing is committed yet.
+    ``slowest_commit_seconds`` is of this attempt's commits; None before the first.
     """
 
     first_step: int
@@ -28,6 +31,18 @@ class Progress:
     loss: float | None
     at: str
     durable_step: int | None = None
+    slowest_commit_seconds: float | None = None
+
+
+GRACE_MARGIN = timedelta(seconds=5)
+"""What a stop takes besides the commit: the step that is being computed, and the way of the signal."""
+
+
+def sufficient_grace(declared: timedelta, progress: Progress | None) -> timedelta:
+    """The grace to give the next pod of a run: the declared one, or longer where a commit was seen to need it."""
+    if progress is None or progress.slowest_commit_seconds is None:
+        return declared
+    return max(declared, timedelta(seconds=math.ceil(progress.slowest_commit_seconds)) + GRACE_MARGIN)
 
 
 def write_progress(store: ObjectStore, run: str, attempt: int, progress: Progress) -> None:
@@ -44,11 +59,16 @@ def read_progress(store: ObjectStore, run: str, attempt: int) -> Progress | None
             first_step=int(found["first_step"]),
             step=int(found["step"]),
             total_steps=int(found["total_steps"]),
-            loss=None if found.get("loss") is None else float(found["loss"]),
+            loss=_number(found.get("loss")),
             at=str(found["at"]),
             durable_step=None if found.get("durable_step") is None else int(found["durable_step"]),
+            slowest_commit_seconds=_number(found.get("slowest_commit_seconds")),
         )
     except Missing:
         return None
     except (ValueError, KeyError, TypeError, AttributeError):
         return None
+
+
+def _number(value: Any) -> float | None:
+    return None if value is None else float(value)

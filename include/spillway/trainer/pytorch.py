@@ -23,12 +23,12 @@ MODEL, OPTIMIZER = "model.pt", "optimizer.pt"
 class TorchDigits:
     """The digits network on the GPU where there is one, and its optimizer."""
 
-    def __init__(self, samples: Samples, *, seed: int, first_step: int) -> None:
+    def __init__(self, samples: Samples, *, seed: int) -> None:
         torch.manual_seed(seed)
         torch.use_deterministic_algorithms(True)
         torch.set_num_threads(1)
         self._device = "cuda" if torch.cuda.is_available() else "cpu"
-        self._samples, self._seed, self._next_step = samples, seed, first_step
+        self._samples, self._seed, self._next_step = samples, seed, 1
         self._rows = samples.training
         self._model = torch.nn.Sequential(
             torch.nn.Linear(PIXELS, HIDDEN), torch.nn.Tanh(), torch.nn.Linear(HIDDEN, CLASSES)
@@ -53,6 +53,8 @@ class TorchDigits:
 
     def restore(self, session: Session) -> None:
         """Go on where the session's checkpoint ended; raises CorruptCheckpoint where a part cannot be read."""
+        assert session.resumed_from is not None
+        self._next_step = int(session.resumed_from.data_cursor["next_step"])
         try:
             self._model.load_state_dict(_unpacked(session, MODEL, self._device))
             self._optimizer.load_state_dict(_unpacked(session, OPTIMIZER, self._device))
@@ -74,8 +76,7 @@ class TorchDigits:
 
 def build(session: Session) -> TorchDigits:
     """The program of this attempt, restored where it resumes."""
-    contract = session.contract
-    program = TorchDigits(read_samples(session.dataset()), seed=contract.seed, first_step=contract.first_step)
+    program = TorchDigits(read_samples(session.dataset()), seed=session.contract.seed)
     if session.resumed_from is not None:
         program.restore(session)
     return program

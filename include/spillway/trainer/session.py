@@ -56,6 +56,7 @@ class Session:
         self.durable_step = contract.resumed_from_step
         self._losses: list[tuple[int, float]] = []
         self._failures = 0
+        self._slowest_commit_seconds: float | None = None
 
     # -- begin --------------------------------------------------------------------------------------------------------
 
@@ -161,6 +162,7 @@ class Session:
         )
         seconds = round(time.monotonic() - began, 3)
         self.durable_step, self._failures = manifest.step, 0
+        self._slowest_commit_seconds = max(seconds, self._slowest_commit_seconds or 0.0)
         self._losses.clear()
         grace = self.contract.grace.total_seconds()
         say("committed", step=manifest.step, bytes=manifest.size_bytes, seconds=seconds, fits_grace=seconds < grace)
@@ -186,6 +188,7 @@ class Session:
             loss=self.last_loss,
             at=datetime.now(UTC).isoformat(),
             durable_step=self.durable_step,
+            slowest_commit_seconds=self._slowest_commit_seconds,
         )
         try:
             write_progress(self._checkpoints.store, self.contract.run, self.contract.attempt, progress)
