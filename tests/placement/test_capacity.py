@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Mapping
+from operator import attrgetter
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from spillway.model import NodeState, PodUse, Reservation
 from spillway.placement.capacity import PoolCapacity, pool_capacities
@@ -101,3 +105,27 @@ def test_blocks_are_counted_per_node(gpus: int, blocks: int) -> None:
     capacity = PoolCapacity(free_gpus={"a": 6, "b": 4, "c": 3, "d": 0}, nodes_to_add=0)
     assert capacity.blocks(gpus) == blocks
     assert capacity.largest_block == 6
+
+
+attempts = st.sampled_from([None, "r-0", "r-1"])
+nodes = st.lists(
+    st.builds(node, name=st.sampled_from("abcde"), allocatable_gpus=st.integers(1, 8)), unique_by=attrgetter("name")
+)
+pods = st.lists(
+    st.builds(pod, name=st.sampled_from("pqrst"), gpus=st.integers(1, 8), attempt=attempts, node=st.just(None)),
+    unique_by=attrgetter("name"),
+)
+promises = st.lists(
+    st.builds(reservation, attempt=st.sampled_from(["r-0", "r-1", "r-2"]), gpus_per_node=st.integers(1, 8)),
+    unique_by=lambda promise: promise.attempt,
+)
+
+
+@settings(deadline=None)
+@given(nodes=nodes, pods=pods, promises=promises, order=st.randoms(use_true_random=False))
+def test_the_order_of_nodes_pods_and_reservations_does_not_matter(
+    nodes: list[NodeState], pods: list[PodUse], promises: list[Reservation], order: random.Random
+) -> None:
+    state = cluster_state(onprem_cluster(), nodes=nodes, pods=pods)
+    other = cluster_state(onprem_cluster(), nodes=order.sample(nodes, len(nodes)), pods=order.sample(pods, len(pods)))
+    assert pool_capacities(other, order.sample(promises, len(promises))) == pool_capacities(state, promises)

@@ -9,7 +9,7 @@ from dataclasses import replace
 from decimal import Decimal
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spillway import codec
@@ -17,6 +17,7 @@ from spillway.model import (
     Billing,
     Candidate,
     JobSpec,
+    NodePool,
     PlacementDecision,
     PlacementPolicy,
     PlacementVerdict,
@@ -139,6 +140,13 @@ def test_equal_totals_go_to_the_cheaper_and_then_by_name() -> None:
     ]  # fmt: skip
 
 
+def test_what_waits_is_listed_before_what_never_fits() -> None:
+    seen = snapshot(cluster_state(onprem_cluster()), cluster_state(cloud_cluster(), nodes=()))
+    verdicts = place(job_spec(gpu_model="H100", spot_ok=True), seen, POLICY).verdicts
+    assert [verdict.candidate.billing.value for verdict in verdicts] == ["spot", "on-demand", "owned"]
+    assert verdicts[2].total > verdicts[0].total
+
+
 def test_weights_count_relative_to_each_other() -> None:
     ten_times = placement_policy(weights={name: weight * 10 for name, weight in POLICY.weights.items()})
     assert place(job_spec(), snapshot(), ten_times) == place(job_spec(), snapshot(), POLICY)
@@ -150,7 +158,13 @@ POOLS = (
     node_pool(max_nodes=3),
     node_pool(name="v100", gpu_model="V100", gpu_memory_gib=32, gpus_per_node=4, max_nodes=2),
 )
-CLUSTERS = (onprem_cluster(pools=POOLS), cloud_cluster(pools=(cloud_pool(max_nodes=2),)))
+CLOUD_POOL = cloud_pool(
+    max_nodes=2,
+    prices_per_gpu_hour={Billing.ON_DEMAND: Decimal(8), Billing.RESERVED: Decimal(8), Billing.SPOT: Decimal("2.8")},
+)
+CLUSTERS = (onprem_cluster(pools=POOLS), cloud_cluster(pools=(CLOUD_POOL,)))
+
+unhurried = settings(deadline=None, max_examples=60)
 
 gpus = st.integers(min_value=1, max_value=8)
 
@@ -218,11 +232,12 @@ def shuffled(seen: Snapshot, order: random.Random) -> Snapshot:
     clusters = [
         replace(
             state,
-            cluster=replace(state.cluster, pools=tuple(order.sample(state.cluster.pools, len(state.cluster.pools)))),
+            cluster=replace(state.cluster, pools=tuple(_shuffled_prices(pool, order) for pool in pools)),
             nodes=tuple(order.sample(state.nodes, len(state.nodes))),
             pods=tuple(order.sample(state.pods, len(state.pods))),
         )
         for state in order.sample(seen.clusters, len(seen.clusters))
+        for pools in [order.sample(state.cluster.pools, len(state.cluster.pools))]
     ]
     return replace(
         seen,
@@ -231,11 +246,18 @@ def shuffled(seen: Snapshot, order: random.Random) -> Snapshot:
     )
 
 
+def _shuffled_prices(pool: NodePool, order: random.Random) -> NodePool:
+    prices = list(pool.prices_per_gpu_hour.items())
+    return replace(pool, prices_per_gpu_hour=dict(order.sample(prices, len(prices))))
+
+
+@unhurried
 @given(job=jobs, seen=snapshots(), order=st.randoms(use_true_random=False))
 def test_the_order_of_the_snapshot_does_not_matter(job: JobSpec, seen: Snapshot, order: random.Random) -> None:
     assert place(job, shuffled(seen, order), POLICY) == place(job, seen, POLICY)
 
 
+@unhurried
 @given(job=jobs, seen=snapshots())
 def test_the_decision_is_rebuilt_from_its_stored_inputs(job: JobSpec, seen: Snapshot) -> None:
     decision = place(job, seen, POLICY)
@@ -250,6 +272,7 @@ def test_the_decision_is_rebuilt_from_its_stored_inputs(job: JobSpec, seen: Snap
     assert codec.decode(PlacementDecision, json.loads(json.dumps(codec.encode(decision)))) == decision
 
 
+@unhurried
 @given(job=jobs, seen=snapshots())
 def test_the_chosen_place_has_nodes_for_every_pod(job: JobSpec, seen: Snapshot) -> None:
     chosen = place(job, seen, POLICY).chosen
@@ -268,6 +291,7 @@ def test_the_chosen_place_has_nodes_for_every_pod(job: JobSpec, seen: Snapshot) 
     assert sum(gpus // job.gpus_per_node for gpus in free) >= job.nodes
 
 
+@unhurried
 @given(queue=st.lists(jobs, max_size=12))
 def test_jobs_placed_one_after_the_other_never_exceed_a_node(queue: list[JobSpec]) -> None:
     """Each reservation's pods are put on nodes as the cluster's scheduler would, and every one of them finds a node."""
@@ -285,6 +309,7 @@ def test_jobs_placed_one_after_the_other_never_exceed_a_node(queue: list[JobSpec
     assert all(gpus >= 0 for gpus in free.values())
 
 
+@unhurried
 @given(seen=snapshots(), job=jobs)
 def test_a_reservation_and_its_pod_on_the_node_it_was_counted_on_are_one(seen: Snapshot, job: JobSpec) -> None:
     """Nothing changes for others when the pod of a reservation appears: pending, then on the first node that fits."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 import yaml
 from pydantic import BaseModel, ValidationError
@@ -66,14 +66,8 @@ class _Loader(yaml.SafeLoader):
 
 
 def _first(file: str, problem: ValidationError) -> ConfigError:
-    # An unknown key is told before a missing one: a typo causes both, and names its own cure.
-    errors = sorted(problem.errors(include_url=False), key=lambda error: error["type"] != UNKNOWN_KEY)
-    error = errors[0]
+    error = problem.errors(include_url=False)[0]
     return ConfigError(file, field_path(error["loc"]), _told(error))
-
-
-UNKNOWN_KEY: Final = "unknown_key"
-"""The type of the error that ``schema.Entry`` raises for a key it does not have."""
 
 
 def field_path(location: tuple[int | str, ...]) -> str:

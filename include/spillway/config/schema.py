@@ -8,10 +8,8 @@ from decimal import Decimal
 from typing import Annotated, Any, Protocol
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, model_validator
-from pydantic_core import PydanticCustomError
 
 from spillway.config import notation
-from spillway.config.document import UNKNOWN_KEY
 from spillway.errors import UnknownName
 from spillway.model import (
     Billing,
@@ -55,9 +53,9 @@ SiteKindWord = Annotated[SiteKind, BeforeValidator(notation.choice(SiteKind, "ki
 
 
 class Entry(BaseModel):
-    """A mapping of a file; a key that it does not have is refused by name."""
+    """A mapping of a file; a key that it does not have is refused by its name (and not as the one it was meant to be)."""
 
-    model_config = ConfigDict(frozen=True, allow_inf_nan=False, revalidate_instances="never")
+    model_config = ConfigDict(frozen=True, allow_inf_nan=False)
 
     @model_validator(mode="before")
     @classmethod
@@ -65,8 +63,7 @@ class Entry(BaseModel):
         if isinstance(data, Mapping):
             for key in data:
                 if key not in cls.model_fields:
-                    problem = str(UnknownName("key", str(key), cls.model_fields))
-                    raise PydanticCustomError(UNKNOWN_KEY, "{problem}", {"problem": problem})
+                    raise notation.refused(str(UnknownName("key", str(key), cls.model_fields)))
         return data
 
 

@@ -84,6 +84,6 @@ def _take_first_fit(free: dict[str, int], nodes: Sequence[str], gpus: int) -> No
 def _pool_capacity(pool: NodePool, nodes: Iterable[NodeState], free: Mapping[str, int]) -> PoolCapacity:
     members = [node.name for node in nodes if node.pool == pool.name]
     return PoolCapacity(
-        free_gpus={name: free[name] for name in sorted(members) if name in free},
+        free_gpus={name: free[name] for name in members if name in free},
         nodes_to_add=max(0, pool.max_nodes - len(members)),
     )

@@ -18,6 +18,7 @@ def place(job: JobSpec, snapshot: Snapshot, policy: PlacementPolicy) -> Placemen
     go to the cheaper, then by name.
     """
     context = index(snapshot, policy)
+    # Candidates come in the order of their names, which a stable sort keeps for equal ranks.
     verdicts = sorted((_verdict(job, candidate, context, policy) for candidate in candidates(snapshot)), key=_rank)
     fits = bool(verdicts) and not verdicts[0].rejections
     # A cluster whose declared facts are not in the snapshot cannot be called impossible.
@@ -58,15 +59,7 @@ def _only_waits(verdict: PlacementVerdict) -> bool:
     return all(rejection.waits for rejection in verdict.rejections)
 
 
-def _rank(verdict: PlacementVerdict) -> tuple[bool, bool, float, Decimal, str, str, str]:
-    candidate = verdict.candidate
+def _rank(verdict: PlacementVerdict) -> tuple[bool, bool, float, Decimal]:
+    """What fits, then what waits, then what never fits; in each the best total, then the lowest price."""
     price = Decimal("Infinity") if verdict.price_per_gpu_hour is None else verdict.price_per_gpu_hour
-    return (
-        bool(verdict.rejections),
-        not _only_waits(verdict),
-        -verdict.total,
-        price,
-        candidate.cluster,
-        candidate.pool,
-        candidate.billing,
-    )
+    return bool(verdict.rejections), not _only_waits(verdict), -verdict.total, price
