@@ -53,7 +53,7 @@ SiteKindWord = Annotated[SiteKind, BeforeValidator(notation.choice(SiteKind, "ki
 
 
 class Entry(BaseModel):
-    """A mapping of a file; a key that it does not have is refused by its name (and not as the one it was meant to be)."""
+    """A mapping of a file; a key that it does not have is refused by name, before any missing one."""
 
     model_config = ConfigDict(frozen=True, allow_inf_nan=False)
 
