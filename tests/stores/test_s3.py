@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import ast
+import subprocess
+import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
-from spillway.errors import AccessDenied, Missing
+import spillway
+from spillway.errors import AccessDenied, ConfigError, KeyRefused, Missing, Unreachable
 from spillway.sandbox.objectstore import Identity
 from spillway.stores.base import read_all
-from spillway.stores.s3 import S3Store
-from spillway.testing.contracts import FlatKeysContract, ObjectStoreContract
+from spillway.stores.s3 import S3Store, open_store
+from spillway.testing.contracts import FlatKeysContract, ObjectStoreContract, chunked, sha256_hex
 from spillway.testing.s3_server import S3Server
 
 
@@ -62,3 +68,102 @@ def test_an_unknown_access_key_is_access_denied(s3_server: S3Server, bucket: str
     unknown = Identity(name="x", access_key="AKNOBODY", secret_key="some-secret-0123456789", actions=())
     with pytest.raises(AccessDenied):
         call(s3_server.open(bucket, identity=unknown))
+
+
+def test_a_server_that_is_down_is_unreachable(own_s3_server: S3Server) -> None:
+    bucket = own_s3_server.new_bucket()
+    store = S3Store(name=f"s3://{bucket}@own", client=own_s3_server.client(attempts=1), bucket=bucket)
+    store.put("x", b"kept", size_bytes=4)
+    own_s3_server.kill()
+    for call in EVERY_CALL.values():
+        with pytest.raises(Unreachable, match=r"s3://.*@own is unreachable: Could not connect"):
+            call(store)
+    own_s3_server.start()
+    assert read_all(store, "x") == b"kept"
+
+
+def test_a_server_that_cleans_up_keys_is_found_out_and_keeps_no_trace_of_it(store: S3Store) -> None:
+    for key in ("a//b", "../c", "content/"):
+        with pytest.raises(KeyRefused, match=r"this server cleans up empty, '.' and '..' segments of a key"):
+            store.put(key, b"x", size_bytes=1)
+    assert list(store.list()) == []
+
+
+def test_the_sha256_that_another_tool_had_the_server_compute_is_known(
+    s3_server: S3Server, store: S3Store, bucket: str
+) -> None:
+    s3_server.client().put_object(Bucket=bucket, Key="x", Body=b"hello", ChecksumAlgorithm="SHA256")
+    head = store.head("x")
+    assert head is not None
+    assert head.sha256 == sha256_hex(b"hello")
+
+
+@pytest.mark.parametrize("noted", ["", "short", "Z" * 64])
+def test_a_note_that_is_no_sha256_is_not_believed(s3_server: S3Server, store: S3Store, bucket: str, noted: str) -> None:
+    s3_server.client().put_object(Bucket=bucket, Key="x", Body=b"hello", Metadata={"sha256": noted})
+    head = store.head("x")
+    assert head is not None
+    assert head.sha256 is None
+
+
+def test_a_large_body_of_unknown_digest_is_stored_and_its_digest_returned(store: S3Store) -> None:
+    content = b"x" * (17 * 1024**2)
+    stored = store.put("x", chunked(content, 1024**2), size_bytes=len(content))
+    head = store.head("x")
+    assert head is not None
+    assert (stored.sha256, head.sha256, head.etag) == (sha256_hex(content), None, stored.etag)
+
+
+def test_more_objects_than_a_page_or_a_request_holds_are_listed_and_deleted(
+    s3_server: S3Server, store: S3Store, bucket: str
+) -> None:
+    keys = {f"d/{number:04}" for number in range(1005)}
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda key: store.put(key, b"", size_bytes=0), keys))
+    listed = [entry.key for entry in store.list("d/")]
+    assert (len(listed), set(listed)) == (1005, keys)
+    assert store.delete(keys) == {}
+    assert list(store.list()) == []
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"endpoint_url": "not a url"}, "connection: not a url: not an endpoint URL"),
+        ({"access_key": ""}, "the access key or the secret key is empty"),
+        ({"secret_key": ""}, "the access key or the secret key is empty"),
+    ],
+)
+def test_a_connection_that_cannot_work_is_refused_before_any_request(wrong: dict[str, str], message: str) -> None:
+    settings = {
+        "endpoint_url": "http://127.0.0.1:1",
+        "region": "us-east-1",
+        "access_key": "AK",
+        "secret_key": "secret",
+        **wrong,
+    }
+    with pytest.raises(ConfigError, match=message):
+        open_store(name="cloud", bucket="b", **settings)
+
+
+def test_the_store_needs_nothing_beyond_its_client_library_in_a_training_image() -> None:
+    program = (
+        "import sys, spillway.stores.s3, spillway.stores.local\n"
+        "print(sorted(m for m in sys.modules if m.startswith('spillway.')))\n"
+        "heavy = {'airflow', 'sqlalchemy', 'pydantic', 'kubernetes', 'aiohttp', 'numpy', 'mypy_boto3_s3'}\n"
+        "assert not heavy & set(sys.modules), heavy & set(sys.modules)"
+    )
+    include = Path(spillway.__file__).parent.parent
+    done = subprocess.run(
+        [sys.executable, "-c", program], env={"PYTHONPATH": str(include)}, capture_output=True, text=True, check=True
+    )
+    assert ast.literal_eval(done.stdout) == [
+        "spillway.errors",
+        "spillway.model",
+        "spillway.stores",
+        "spillway.stores.local",
+        "spillway.stores.parts",
+        "spillway.stores.s3",
+        "spillway.stores.s3_client",
+        "spillway.stores.s3_upload",
+    ]

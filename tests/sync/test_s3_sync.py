@@ -7,7 +7,8 @@ from collections.abc import Mapping
 
 import pytest
 
-from spillway.errors import Unreachable
+from spillway.errors import AccessDenied, Unreachable
+from spillway.sandbox.objectstore import Identity
 from spillway.stores.parts import MIB
 from spillway.stores.s3 import S3Store
 from spillway.sync.manifest import verified_datasets
@@ -65,6 +66,27 @@ def test_keys_that_begin_other_keys_and_folder_marks_arrive_exactly(s3_ends) -> 
     s3_ends.home.store.delete(["digits/servers"])
     s3_ends.sync(delete=True)
     assert s3_ends.at_cloud().keys() == contents.keys() - {"servers"}
+
+
+def test_a_key_that_the_destination_cannot_hold_is_refused_by_name_and_the_rest_is_copied(s3_ends, local_ends) -> None:
+    ends = type(s3_ends)(s3_ends.home.store, local_ends.cloud.store)
+    ends.fill({"servers": b"1", "empty/": b"", "x/y": b"2"})
+    report = ends.sync()
+    fates = {outcome.key: outcome.fate.value for outcome in report.outcomes}
+    assert fates == {"digits/empty/": "refused", "digits/servers": "copied", "digits/x/y": "copied"}
+    assert "cannot hold the key 'digits/empty/'" in report.outcomes[0].reason
+    assert not report.ok
+    assert verified_datasets(ends.cloud.store) == frozenset()
+
+
+def test_wrong_credentials_end_the_sync_at_once(
+    s3_ends, s3_sites: Mapping[str, S3Server], s3_buckets: Mapping[str, str], local_ends
+) -> None:
+    s3_ends.fill({"a": b"1", "b": b"2"})
+    nobody = Identity(name="x", access_key="AKNOBODY", secret_key="some-secret-0123456789", actions=())
+    closed = s3_sites["onprem"].open(s3_buckets["onprem"], identity=nobody)
+    with pytest.raises(AccessDenied, match="check the access key"):
+        type(s3_ends)(closed, local_ends.cloud.store).sync()
 
 
 def test_a_destination_that_is_killed_in_mid_copy_is_unreachable_and_the_next_sync_goes_on(

@@ -11,14 +11,20 @@ from typing import TYPE_CHECKING, NoReturn
 
 from boto3.session import Session
 from botocore.config import Config
-from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError, NoCredentialsError, PartialCredentialsError
+from botocore.exceptions import (
+    BotoCoreError,
+    ClientError,
+    NoCredentialsError,
+    ParamValidationError,
+    PartialCredentialsError,
+)
 
 from spillway.errors import (
     AccessDenied,
     ConfigError,
     Missing,
     PreconditionFailed,
-    SpillwayError,
+    RequestRefused,
     StoreFull,
     Unreachable,
 )
@@ -97,7 +103,9 @@ def typed_errors(store: str, *, bucket: str, key: str = "", condition: str = "")
         _raise_for(answer, store, bucket=bucket, key=key, condition=condition)
     except (NoCredentialsError, PartialCredentialsError) as problem:
         raise AccessDenied(store, str(problem), fix=_FIX_CREDENTIALS) from problem
-    except (HTTPClientError, BotoCoreError) as problem:
+    except ParamValidationError as problem:
+        raise RequestRefused(store, key or bucket, " ".join(str(problem).split())) from problem
+    except BotoCoreError as problem:
         raise Unreachable(store, " ".join(str(problem).split())) from problem
 
 
@@ -119,4 +127,4 @@ def _raise_for(answer: ClientError, store: str, *, bucket: str, key: str, condit
         raise Unreachable(store, f"{seen} (HTTP {status})", retry_after_seconds=pause) from answer
     if status == 404:
         raise Missing("object", key, store) from answer
-    raise SpillwayError(f"{store}: {key or bucket}: the store refused the request: {seen} (HTTP {status})") from answer
+    raise RequestRefused(store, key or bucket, f"{seen} (HTTP {status})") from answer

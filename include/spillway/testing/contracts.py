@@ -151,12 +151,20 @@ class ObjectStoreContract:
             assert put.sha256 == sha256_hex(content)
             assert read_all(store, "x") == content
 
-    def test_a_large_body_in_chunks_is_stored_whole_and_keeps_its_digest(self, store: ObjectStore) -> None:
+    def test_a_large_body_in_chunks_is_stored_whole_and_keeps_its_facts(self, store: ObjectStore) -> None:
         content = hashlib.shake_256(b"large").digest(self.large_bytes)
         digest = sha256_hex(content)
-        put = store.put("x", chunked(content, 100_000), size_bytes=len(content), sha256=digest)
+        put = store.put(
+            "x",
+            chunked(content, 100_000),
+            size_bytes=len(content),
+            sha256=digest,
+            content_type="text/x-test",
+            metadata={"origin": "instrument 7"},
+        )
         head = store.head("x")
         assert head is not None
+        assert (head.content_type, head.metadata) == ("text/x-test", {"origin": "instrument 7"})
         assert (put.sha256, head.sha256, head.size_bytes, head.etag) == (digest, digest, len(content), put.etag)
         assert sha256_hex(read_all(store, "x")) == digest
 

@@ -46,7 +46,7 @@ class S3Server:
             secret_key=uuid.uuid4().hex,
             actions=("Read", "Write", "List"),
         )
-        self.base_port = _free_block(PORTS)
+        self.base_port = free_port_block(PORTS)
         self.endpoint_url = endpoint_url(self.base_port)
         self._log = state_dir / "log"
         self._process: subprocess.Popen[bytes] | None = None
@@ -112,7 +112,7 @@ class S3Server:
         )
 
 
-def _free_block(count: int) -> int:
+def free_port_block(count: int) -> int:
     """The first of ``count`` neighbouring free loopback ports, below those that outgoing connections take."""
     while True:
         first = random.randrange(20000, 30000, count)

@@ -1,0 +1,191 @@
+"""What the S3 store makes of answers that a healthy server does not give; a proxy spoils those of a real one."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from spillway.errors import IncompleteListing, PreconditionFailed, RequestRefused, StoreFull, Unreachable
+from spillway.stores.base import read_all
+from spillway.stores.parts import MIB
+from spillway.stores.s3 import S3Store, s3_client
+from spillway.testing.contracts import chunked
+from spillway.testing.faulty_proxy import Answer, FaultyProxy, faulty_proxy
+from spillway.testing.s3_server import S3Server
+
+
+@pytest.fixture
+def proxy(s3_server: S3Server) -> Iterator[FaultyProxy]:
+    with faulty_proxy(s3_server.endpoint_url) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def bucket(s3_server: S3Server) -> str:
+    return s3_server.new_bucket()
+
+
+@pytest.fixture
+def direct(s3_server: S3Server, bucket: str) -> Iterator[S3Store]:
+    store = s3_server.open(bucket)
+    yield store
+    store.delete([entry.key for entry in store.list()])
+
+
+def through(proxy: FaultyProxy, server: S3Server, bucket: str, *, attempts: int) -> S3Store:
+    client = s3_client(
+        endpoint_url=proxy.url,
+        region=server.region,
+        access_key=server.admin.access_key,
+        secret_key=server.admin.secret_key,
+        attempts=attempts,
+    )
+    return S3Store(name="s3://b@onprem", client=client, bucket=bucket)
+
+
+@pytest.fixture
+def store(proxy: FaultyProxy, s3_server: S3Server, bucket: str, direct: S3Store) -> S3Store:
+    """The bucket through the proxy, one attempt a request."""
+    return through(proxy, s3_server, bucket, attempts=1)
+
+
+@pytest.fixture
+def retrying(proxy: FaultyProxy, s3_server: S3Server, bucket: str, direct: S3Store) -> S3Store:
+    return through(proxy, s3_server, bucket, attempts=3)
+
+
+def error(status: int, code: str, *headers: tuple[str, str]) -> Answer:
+    body = f"<Error><Code>{code}</Code><Message>as told</Message></Error>".encode()
+    return Answer(status, body, (("Content-Type", "application/xml"), *headers))
+
+
+@pytest.mark.parametrize(
+    ("status", "code"),
+    [(500, "InternalError"), (502, "BadGateway"), (503, "SlowDown"), (503, "ServiceUnavailable"), (429, "TooMany")],
+)
+def test_a_server_that_is_busy_or_broken_is_unreachable(
+    store: S3Store, proxy: FaultyProxy, status: int, code: str
+) -> None:
+    proxy.spoil("GET", lambda answer: error(status, code, ("Retry-After", "7")))
+    with pytest.raises(Unreachable, match=f"s3://b@onprem is unreachable: .*{code}.*HTTP {status}") as failure:
+        read_all(store, "x")
+    assert failure.value.retry_after_seconds == 7
+
+
+def test_a_server_without_space_says_so(store: S3Store, proxy: FaultyProxy) -> None:
+    proxy.spoil("PUT", lambda answer: error(507, "StorageFull"))
+    with pytest.raises(StoreFull, match="free or add space"):
+        store.put("x", b"1", size_bytes=1)
+
+
+def test_a_request_that_the_server_calls_wrong_is_not_retried_as_if_it_were_down(
+    store: S3Store, proxy: FaultyProxy
+) -> None:
+    proxy.spoil("PUT", lambda answer: error(400, "InvalidRequest"))
+    with pytest.raises(RequestRefused, match=r"s3://b@onprem refused x: PutObject: InvalidRequest as told") as failure:
+        store.put("x", b"1", size_bytes=1)
+    assert not failure.value.retry_helps
+
+
+def test_metadata_that_the_protocol_cannot_carry_is_an_error_of_the_request(store: S3Store) -> None:
+    with pytest.raises(RequestRefused, match=r"s3://b@onprem refused x: .*Non ascii") as failure:
+        store.put("x", b"1", size_bytes=1, metadata={"unit": "µm"})
+    assert not failure.value.retry_helps
+
+
+def test_a_server_that_does_not_answer_is_unreachable(store: S3Store, proxy: FaultyProxy) -> None:
+    proxy.spoil("HEAD", lambda answer: None)
+    with pytest.raises(Unreachable):
+        store.head("x")
+
+
+def test_a_passing_fault_is_retried_by_the_client(retrying: S3Store, proxy: FaultyProxy) -> None:
+    proxy.spoil("PUT", lambda answer: error(503, "SlowDown"))
+    retrying.put("x", b"1", size_bytes=1)
+    assert read_all(retrying, "x") == b"1"
+
+
+def test_a_body_that_breaks_off_is_unreachable_and_not_a_short_object(
+    store: S3Store, direct: S3Store, proxy: FaultyProxy
+) -> None:
+    direct.put("x", b"0123456789", size_bytes=10)
+    proxy.spoil("GET", lambda answer: replace(answer, sent=4))
+    with pytest.raises(Unreachable):
+        read_all(store, "x")
+
+
+def edited(pattern: bytes, replacement: bytes):
+    def edit(answer: Answer) -> Answer:
+        body, count = re.subn(pattern, replacement, answer.body, flags=re.DOTALL)
+        assert count, answer.body
+        return replace(answer, body=body)
+
+    return edit
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        edited(b"<IsTruncated>false", b"<IsTruncated>true"),
+        edited(b"<Contents>.*?</Contents>", b""),
+        edited(b"(<Contents>.*?</Contents>).*</Contents>", rb"\1\1"),
+        edited(b"<Key>d/1</Key>", b"<Key>e/1</Key>"),
+    ],
+    ids=["more follows, but not from where", "objects left out", "an object twice", "an object not asked for"],
+)
+def test_a_listing_that_contradicts_itself_is_refused(
+    store: S3Store, direct: S3Store, proxy: FaultyProxy, spoil
+) -> None:
+    for key in ("d/1", "d/2"):
+        direct.put(key, b"x", size_bytes=1)
+    proxy.spoil("GET", spoil)
+    with pytest.raises(IncompleteListing, match=r"s3://b@onprem: the listing of 'd/' cannot be trusted"):
+        list(store.list("d/"))
+
+
+def test_a_continuation_that_leads_in_a_circle_is_refused(store: S3Store, direct: S3Store, proxy: FaultyProxy) -> None:
+    direct.put("d/1", b"x", size_bytes=1)
+    more = b"<IsTruncated>true</IsTruncated><NextContinuationToken>again</NextContinuationToken>"
+    entries = edited(b"<Contents>.*</Contents>|<KeyCount>.</KeyCount>", b"")
+    for _ in range(2):
+        proxy.spoil("GET", lambda answer: edited(b"<IsTruncated>.*</IsTruncated>", more)(entries(answer)))
+    with pytest.raises(IncompleteListing, match="more follows, but not from where"):
+        list(store.list("d/"))
+
+
+@pytest.mark.parametrize("size", [10, 17 * MIB], ids=["small", "large"])
+def test_a_conditional_write_whose_answer_was_lost_still_counts_as_won(
+    retrying: S3Store, proxy: FaultyProxy, size: int
+) -> None:
+    lost = "PUT" if size < MIB else "POST"
+    if lost == "POST":
+        proxy.spoil("POST", lambda answer: answer)
+    proxy.spoil(lost, lambda answer: None)
+    stored = retrying.put("x", b"1" * size, size_bytes=size, if_absent=True)
+    head = retrying.head("x")
+    assert head is not None
+    assert (stored.etag, stored.sha256, stored.metadata) == (head.etag, head.sha256, {})
+
+
+def test_a_lost_race_is_not_taken_for_a_lost_answer(retrying: S3Store, direct: S3Store, proxy: FaultyProxy) -> None:
+    direct.put("x", b"1", size_bytes=1, if_absent=True)
+    proxy.spoil("PUT", lambda answer: error(503, "SlowDown"))
+    with pytest.raises(PreconditionFailed):
+        retrying.put("x", b"1", size_bytes=1, if_absent=True)
+
+
+@pytest.mark.parametrize("answer", [None, error(500, "InternalError")], ids=["no answer", "an error"])
+def test_an_upload_that_fails_in_its_second_part_leaves_no_object_and_no_parts(
+    store: S3Store, s3_server: S3Server, bucket: str, proxy: FaultyProxy, answer: Answer | None
+) -> None:
+    proxy.spoil("PUT", lambda good: good)
+    proxy.spoil("PUT", lambda good: answer)
+    content = hashlib.shake_256(b"x").digest(40 * MIB)
+    with pytest.raises(Unreachable):
+        store.put("x", chunked(content, MIB), size_bytes=len(content))
+    assert store.head("x") is None
+    assert s3_server.client().list_multipart_uploads(Bucket=bucket).get("Uploads", []) == []
