@@ -43,6 +43,15 @@ DISTRIBUTIONS = (
 OWN_MODULES = ("__init__.py", "model.py", "errors.py", "codec.py", "stores", "checkpoints", "trainer")
 BOTOCORE_SERVICES = frozenset({"s3", "sts"})
 
+ENVIRONMENT = {
+    "PYTHONPATH": str(LIBRARIES),
+    "PYTHONDONTWRITEBYTECODE": "1",
+    "PYTHONUNBUFFERED": "1",
+    # One thread a process: sums in another order would make a resumed run differ from an undisturbed one.
+    "OPENBLAS_NUM_THREADS": "1",
+    "OMP_NUM_THREADS": "1",
+}
+
 START_SCRIPT = f"""\
 import runpy
 import sys
@@ -93,13 +102,7 @@ def _configuration(versions: Mapping[str, str], key: str, layers: tuple[Layer, .
         "os": "linux",
         "created": "1970-01-01T00:00:00Z",
         "config": {
-            "Env": [
-                f"PYTHONPATH={LIBRARIES}",
-                "PYTHONDONTWRITEBYTECODE=1",
-                "PYTHONUNBUFFERED=1",
-                "OPENBLAS_NUM_THREADS=1",
-                "OMP_NUM_THREADS=1",
-            ],
+            "Env": [f"{name}={value}" for name, value in ENVIRONMENT.items()],
             # Isolated, without site-packages; -B and -u because an isolated interpreter does not read its variables.
             "Entrypoint": [str(interpreter()), "-I", "-S", "-B", "-u", str(START)],
             "WorkingDir": "/",

@@ -1,0 +1,2 @@
+-- Beside Airflow's own database: Spillway's ledger.
+CREATE DATABASE ledger;
