@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from datetime import timedelta
 
 import pytest
@@ -173,11 +174,12 @@ def test_a_label_that_this_ledger_never_gave_is_nobody(ledger: Ledger, label: st
 
 def test_an_attempt_that_never_was_is_missing(ledger: Ledger) -> None:
     stranger = dataclasses.replace(reserved(ledger, "r"), number=2)
-    for call in (
+    calls: list[Callable[[], Attempt]] = [
         lambda: ledger.attempt("r", 2),
         lambda: ledger.advance(stranger, AttemptState.STAGED),
         lambda: ledger.settle(stranger, Outcome.FAILED, "", NOW),
         lambda: ledger.renew_lease(stranger, NOW),
-    ):
+    ]
+    for call in calls:
         with pytest.raises(Missing, match="attempt 'r-2' is not in ledger"):
             call()

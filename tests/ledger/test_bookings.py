@@ -11,7 +11,8 @@ from sqlalchemy.exc import IntegrityError, StatementError
 
 from spillway.errors import Missing
 from spillway.ledger import CostCorrection, Ledger
-from spillway.testing.ledger_values import NOW, a_cost, a_job
+from spillway.testing.builders import job_spec
+from spillway.testing.ledger_values import NOW, a_cost
 
 HOUR = timedelta(hours=1)
 
@@ -20,7 +21,7 @@ HOUR = timedelta(hours=1)
 def ledger(ledger: Ledger) -> Ledger:
     """A ledger in which the runs that cost something are open."""
     for run in ("r", "other"):
-        ledger.open_run(run, a_job(), {}, NOW)
+        ledger.open_run(run, job_spec(), {}, NOW)
     return ledger
 
 

@@ -15,7 +15,8 @@ from sqlalchemy import event, text
 from spillway.errors import AccessDenied, ConfigError, Missing, Unreachable
 from spillway.ledger import Ledger, check_workers_reach, open_ledger, upgrade
 from spillway.ledger.connection import Database, parse
-from spillway.testing.ledger_values import NOW, a_job, reserve
+from spillway.testing.builders import job_spec
+from spillway.testing.ledger_values import NOW, reserve
 from spillway.testing.postgres_server import PostgresServer
 from spillway.testing.processes import free_ports
 
@@ -75,7 +76,7 @@ def test_a_user_without_rights_is_told(postgres_url: str, postgres_server: Postg
     database = postgres_url.rpartition("/")[2]
     ledger = open_ledger(f"postgresql://{role}:x@127.0.0.1:{postgres_server.port}/{database}")
     with pytest.raises(AccessDenied, match="permission denied for table runs"):
-        ledger.open_run("r", a_job(), {}, NOW)
+        ledger.open_run("r", job_spec(), {}, NOW)
 
 
 def test_a_database_that_does_not_exist_is_told(postgres_server: PostgresServer) -> None:
@@ -119,7 +120,7 @@ def test_a_full_disk_is_told_and_what_was_stored_stays(tmp_path: Path) -> None:
 
 
 def test_a_file_that_this_user_may_not_write_is_told(readable_only: Ledger) -> None:
-    assert _as_ordinary_user(lambda: readable_only.open_run("r", a_job(), {}, NOW)) == {
+    assert _as_ordinary_user(lambda: readable_only.open_run("r", job_spec(), {}, NOW)) == {
         "type": "ConfigError",
         "text": f"{readable_only.database.endpoint}: is read-only (attempt to write a readonly database); "
         "expected a file and folder this process may write",
@@ -133,8 +134,8 @@ def test_a_writer_that_hangs_is_told_to_the_one_who_waits(ledger_url: str, monke
         Database(ledger_url).writing(),
         pytest.raises(Unreachable, match="another process held its write lock for too long"),
     ):
-        waiting.open_run("r", a_job(), {}, NOW)
-    waiting.open_run("r", a_job(), {}, NOW)
+        waiting.open_run("r", job_spec(), {}, NOW)
+    waiting.open_run("r", job_spec(), {}, NOW)
     assert [record.run for record in waiting.runs()] == ["r"]
 
 
@@ -143,7 +144,7 @@ def test_a_server_throws_out_a_writer_that_hangs(postgres_url: str, monkeypatch:
     upgrade(postgres_url)
     patient = open_ledger(postgres_url)
     with pytest.raises(Unreachable, match="server closed the connection"), Database(postgres_url).writing() as hanging:
-        patient.open_run("r", a_job(), {}, NOW)
+        patient.open_run("r", job_spec(), {}, NOW)
         hanging.execute(text("DELETE FROM runs"))
     assert [record.run for record in patient.runs()] == ["r"]
 

@@ -6,16 +6,36 @@ import dataclasses
 import itertools
 import multiprocessing
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from decimal import Decimal
 from typing import Any
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from spillway.ledger import Ledger, open_ledger
-from spillway.model import AttemptState, Candidate, CoolDown, Outcome, PlacementDecision, Reservation
-from spillway.testing.ledger_values import NOW, PLACE, Decide, a_cost, a_job, counting, reserve, reserved
+from spillway.model import (
+    AttemptState,
+    Candidate,
+    CoolDown,
+    JobSpec,
+    Outcome,
+    PlacementDecision,
+    QuotaShare,
+    Reservation,
+)
+from spillway.placement.policy import place as real_place
+from spillway.testing.builders import (
+    cluster_state,
+    job_spec,
+    node_pool,
+    onprem_cluster,
+    placement_policy,
+    snapshot,
+)
+from spillway.testing.ledger_values import NOW, PLACE, Decide, a_cost, counting, reserve, reserved
 
 numbers = itertools.count(1)
 
@@ -33,7 +53,7 @@ def _slowly(decide: Decide) -> Decide:
 def _race(ledger: Ledger, place: Candidate, capacity: int, sizes: Sequence[int], prefix: str = "r") -> None:
     """Reserve one run for each size, one after the other."""
     for number, gpus in enumerate(sizes):
-        job = a_job(gpus_per_node=gpus)
+        job = job_spec(gpus_per_node=gpus)
         decide = _slowly(counting(job, capacity=capacity, place=place))
         reserve(ledger, f"{place.cluster}-{prefix}-{number}", job, decide=decide)
 
@@ -52,8 +72,9 @@ def _check_capacity(ledger: Ledger, place: Candidate, capacity: int, sizes: Sequ
 def test_threads_never_reserve_more_than_there_is(ledger: Ledger, capacity: int, shares: list[list[int]]) -> None:
     place = dataclasses.replace(PLACE, cluster=f"cluster-{next(numbers)}")
     with ThreadPoolExecutor(len(shares)) as pool:
-        for number, sizes in enumerate(shares):
-            pool.submit(_race, ledger, place, capacity, sizes, f"t{number}")
+        races = [pool.submit(_race, ledger, place, capacity, sizes, f"t{n}") for n, sizes in enumerate(shares)]
+    for race in races:
+        race.result()
     _check_capacity(ledger, place, capacity, list(itertools.chain(*shares)))
 
 
@@ -109,3 +130,28 @@ def _in_processes(count: int, url: str, work: Callable[[Ledger, int], None]) -> 
     for process in processes:
         process.join(60)
     assert [process.exitcode for process in processes] == [0] * count
+
+
+def test_the_real_placement_keeps_nodes_and_quotas_in_a_race(ledger_url: str) -> None:
+    seen = snapshot(cluster_state(onprem_cluster(pools=(node_pool(max_nodes=2),))))
+    half = QuotaShare(onprem=Decimal("0.5"), cloud=Decimal(0))
+    policy = placement_policy(quotas={"research": half, "vision": half})
+
+    def reserve_all(ledger: Ledger, process: int) -> None:
+        for number, department in enumerate(("research", "vision", "research")):
+            job = job_spec(department=department, gpus_per_node=3)
+
+            def decide(
+                promised: tuple[Reservation, ...], resting: tuple[CoolDown, ...], job: JobSpec = job
+            ) -> PlacementDecision:
+                return real_place(job, dataclasses.replace(seen, reservations=promised, cool_downs=resting), policy)
+
+            reserve(ledger, f"p{process}-{number}", job, decide=_slowly(decide), seen=seen, policy=policy)
+
+    _in_processes(4, ledger_url, reserve_all)
+    ledger = open_ledger(ledger_url)
+    promised = Counter(reservation.department for reservation in ledger.reservations())
+    # Two jobs of 3 GPUs fit a node of 8, and two fit a department's half of the 16 GPUs.
+    assert promised == {"research": 2, "vision": 2}
+    for record in itertools.chain(*(ledger.decisions(run.run) for run in ledger.runs())):
+        assert real_place(record.job, record.snapshot, record.policy) == record.decision

@@ -22,13 +22,13 @@ from spillway.model import (
     Rejection,
     Reservation,
 )
+from spillway.testing.builders import job_spec
 from spillway.testing.ledger_values import (
     LEASE,
     NOW,
     PLACE,
     POLICY,
     SNAPSHOT,
-    a_job,
     counting,
     reserve,
     reserved,
@@ -36,7 +36,7 @@ from spillway.testing.ledger_values import (
 
 
 def test_a_reserved_attempt_is_the_row_and_the_promise(ledger: Ledger) -> None:
-    job = a_job(gpus_per_node=4, nodes=2)
+    job = job_spec(gpus_per_node=4, nodes=2)
     attempt, _ = reserve(ledger, "r", job)
     assert attempt == Attempt(
         run="r",
@@ -51,7 +51,7 @@ def test_a_reserved_attempt_is_the_row_and_the_promise(ledger: Ledger) -> None:
     assert ledger.reservations() == (
         Reservation(
             attempt="r-1",
-            department="nlp",
+            department="research",
             cluster="onprem",
             pool="a100",
             billing=Billing.OWNED,
@@ -66,7 +66,7 @@ def test_a_decision_is_stored_with_all_that_it_was_taken_from(ledger: Ledger) ->
     ledger.cool_down(resting)
     reserve(ledger, "other")
     promised = ledger.reservations()
-    job = a_job()
+    job = job_spec()
     _, decision = reserve(ledger, "r", job)
     (record,) = ledger.decisions("r")
     assert record == DecisionRecord(
@@ -110,7 +110,7 @@ def test_reserving_again_gives_the_open_attempt_its_decision_and_a_new_lease(led
 
 
 def test_a_settled_attempt_frees_its_gpus_and_the_next_one_counts_on(ledger: Ledger) -> None:
-    job = a_job(gpus_per_node=8)
+    job = job_spec(gpus_per_node=8)
     first, _ = reserve(ledger, "r", job, decide=counting(job, capacity=8))
     assert first is not None
     assert reserve(ledger, "waits", job, decide=counting(job, capacity=8))[0] is None
@@ -132,25 +132,25 @@ def test_a_decision_that_fails_leaves_nothing_behind(ledger: Ledger) -> None:
 
 
 def test_a_run_keeps_its_first_origin(ledger: Ledger) -> None:
-    ledger.open_run("r", a_job(), {"dag_id": "train", "map_index": -1}, NOW)
-    ledger.open_run("r", a_job(), {"dag_id": "another"}, NOW + timedelta(days=1))
+    ledger.open_run("r", job_spec(), {"dag_id": "train", "map_index": -1}, NOW)
+    ledger.open_run("r", job_spec(), {"dag_id": "another"}, NOW + timedelta(days=1))
     assert ledger.origin("r") == {"dag_id": "train", "map_index": -1}
     assert ledger.runs() == (
-        RunRecord(run="r", job=a_job(), origin={"dag_id": "train", "map_index": -1}, created_at=NOW),
+        RunRecord(run="r", job=job_spec(), origin={"dag_id": "train", "map_index": -1}, created_at=NOW),
     )
 
 
 def test_a_run_is_not_opened_with_another_job(ledger: Ledger) -> None:
-    ledger.open_run("r", a_job(), {}, NOW)
+    ledger.open_run("r", job_spec(), {}, NOW)
     message = r"run 'r': job: expected the job it was opened with, got another \(gpus_per_node 1 -> 8\); start a new"
     with pytest.raises(ConfigError, match=message):
-        ledger.open_run("r", a_job(gpus_per_node=8), {}, NOW)
+        ledger.open_run("r", job_spec(gpus_per_node=8), {}, NOW)
     with pytest.raises(ConfigError, match=message):
-        reserve(ledger, "r", a_job(gpus_per_node=8))
+        reserve(ledger, "r", job_spec(gpus_per_node=8))
 
 
 def test_nothing_is_reserved_for_a_run_that_was_not_opened(ledger: Ledger) -> None:
-    job = a_job()
+    job = job_spec()
     with pytest.raises(Missing, match=r"run 'r' is not in ledger .*; open it with open_run"):
         ledger.reserve(
             "r", job, now=NOW, lease=LEASE, snapshot=SNAPSHOT, policy=POLICY, decide=counting(job, capacity=1)

@@ -14,7 +14,8 @@ from spillway.errors import ConfigError
 from spillway.ledger import Ledger, open_ledger, upgrade
 from spillway.ledger.connection import Database
 from spillway.ledger.schema import REVISION, VERSION_TABLE, metadata
-from spillway.testing.ledger_values import NOW, a_job
+from spillway.testing.builders import job_spec
+from spillway.testing.ledger_values import NOW
 
 
 def test_the_migrations_make_the_tables_that_the_code_uses(ledger: Ledger) -> None:
@@ -31,7 +32,7 @@ def test_the_revision_of_the_code_is_the_newest_migration() -> None:
 
 def test_a_second_upgrade_leaves_what_is_stored(ledger_url: str) -> None:
     ledger = open_ledger(ledger_url)
-    ledger.open_run("r", a_job(), {}, NOW)
+    ledger.open_run("r", job_spec(), {}, NOW)
     before = ledger.runs()
     upgrade(ledger_url)
     assert open_ledger(ledger_url).runs() == before

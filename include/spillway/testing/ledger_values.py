@@ -18,31 +18,19 @@ from spillway.model import (
     JobSpec,
     PlacementDecision,
     PlacementPolicy,
-    Priority,
     Reservation,
     Snapshot,
 )
+from spillway.testing.builders import candidate, job_spec, placement_policy, snapshot
 
+# With microseconds, which no backend may drop.
 NOW = datetime(2026, 3, 2, 9, 30, 0, 123456, tzinfo=UTC)
 LEASE = timedelta(minutes=10)
-PLACE = Candidate(cluster="onprem", pool="a100", billing=Billing.OWNED)
-SNAPSHOT = Snapshot(taken_at=NOW, clusters=(), unreachable={"cloud": "connection refused"})
-POLICY = PlacementPolicy(weights={"price": Decimal("0.7")}, quotas={})
+PLACE = candidate()
+SNAPSHOT = snapshot(taken_at=NOW, unreachable={"far": "connection refused"})
+POLICY = placement_policy()
 
 Decide = Callable[[tuple[Reservation, ...], tuple[CoolDown, ...]], PlacementDecision]
-
-
-def a_job(**changes: Any) -> JobSpec:
-    """A job of one GPU."""
-    job = JobSpec(
-        name="llm-7b",
-        department="nlp",
-        priority=Priority.RESEARCH,
-        image="train:v1",
-        command=("python", "-m", "train"),
-        gpus_per_node=1,
-    )
-    return dataclasses.replace(job, **changes)
 
 
 def counting(job: JobSpec, *, capacity: int, place: Candidate = PLACE) -> Decide:
@@ -57,20 +45,20 @@ def counting(job: JobSpec, *, capacity: int, place: Candidate = PLACE) -> Decide
 
 
 def reserve(
-    ledger: Ledger, run: str, job: JobSpec | None = None, *, now: datetime = NOW, decide: Decide | None = None
+    ledger: Ledger,
+    run: str,
+    job: JobSpec | None = None,
+    *,
+    now: datetime = NOW,
+    decide: Decide | None = None,
+    seen: Snapshot = SNAPSHOT,
+    policy: PlacementPolicy = POLICY,
 ) -> tuple[Attempt | None, PlacementDecision]:
-    """Open a run and reserve for it, on unlimited GPUs unless ``decide`` counts them."""
-    job = job or a_job()
+    """Open a run and reserve for it, on unlimited GPUs unless ``decide`` says otherwise."""
+    job = job or job_spec()
+    decide = decide or counting(job, capacity=10**6)
     ledger.open_run(run, job, {"dag_id": "train", "run_id": run}, now)
-    return ledger.reserve(
-        run,
-        job,
-        now=now,
-        lease=LEASE,
-        snapshot=SNAPSHOT,
-        policy=POLICY,
-        decide=decide or counting(job, capacity=10**6),
-    )
+    return ledger.reserve(run, job, now=now, lease=LEASE, snapshot=seen, policy=policy, decide=decide)
 
 
 def reserved(ledger: Ledger, run: str, *, now: datetime = NOW) -> Attempt:
