@@ -1,13 +1,14 @@
 """The trainer as a process, on folders and on a real S3 server."""
 
-import shutil
 import signal
 import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 from spillway.checkpoints.progress import read_progress
+from spillway.testing.builders import job_spec
 from spillway.testing.training import (
     RUN,
     TrainingSite,
@@ -136,7 +137,7 @@ def test_the_stop_signal_reaches_the_trainer_as_the_first_process_of_a_container
     site.checkpoints.fence(1)
     environment = site.environment(SPILLWAY_STEP_SECONDS="3600")
     container = ["unshare", "--map-root-user", "--pid", "--fork", "--kill-child"]
-    trainer = [shutil.which("python3.11") or "python3.11", "-m", "spillway.trainer", "digits"]
+    trainer = [sys.executable, "-m", "spillway.trainer", *job_spec().command]
     with subprocess.Popen(
         [*container, *trainer], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as outside:
