@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -16,6 +14,7 @@ from spillway.clouds.pod import build_pod, pull_secret, store_secret
 from spillway.errors import AccessDenied, LaunchRefused, Missing
 from spillway.model import Cluster, NodeState, PodPhase, PodState, PodUse
 from spillway.testing.builders import attempt, job_spec, onprem_cluster
+from spillway.testing.polling import eventually
 
 IMAGE = "registry.onprem:5000/train/digits@sha256:" + "a" * 64
 READY_SINCE = datetime(2026, 11, 30, 12, tzinfo=UTC)
@@ -29,15 +28,6 @@ def manifest(cluster: Cluster, *, run: str = "digits-7f3a", gpus: int = 1, **job
             attempt=of, cluster=cluster, image=IMAGE, environment={}, store_secret="store", pull_secret="registry"
         )
     )
-
-
-def eventually(look: Callable[[], Any], *, seconds: float = 30) -> Any:
-    """What ``look`` gives once it is true."""
-    deadline = time.monotonic() + seconds
-    while not (found := look()):
-        assert time.monotonic() < deadline, f"still {found!r} after {seconds} s"
-        time.sleep(0.02)
-    return found
 
 
 @pytest.fixture
@@ -115,7 +105,7 @@ def test_a_foreign_pod_of_that_name_is_left_alone(control_plane: Any, cluster: C
     foreign = control_plane.create_pod(cluster.namespace, "digits-7f3a-1")
     with pytest.raises(LaunchRefused) as caught:
         client.launch(manifest(cluster))
-    assert "already has a pod 'digits-7f3a-1'" in str(caught.value)
+    assert "already has a Pod 'digits-7f3a-1'" in str(caught.value)
     assert foreign["metadata"]["uid"] in str(caught.value)
     assert client.state("digits-7f3a-1").uid == foreign["metadata"]["uid"]
 
@@ -131,7 +121,7 @@ def test_the_pod_of_another_attempt_is_not_adopted(control_plane: Any, cluster: 
 def test_a_pod_that_the_api_rejects_is_refused_with_its_words(cluster: Cluster, client: Any) -> None:
     broken = manifest(cluster)
     broken["spec"] = {**broken["spec"], "containers": []}
-    with pytest.raises(LaunchRefused, match=r"cluster 'onprem' refused pod 'digits-7f3a-1': .*spec\.containers"):
+    with pytest.raises(LaunchRefused, match=r"cluster 'onprem' refused Pod 'digits-7f3a-1': .*spec\.containers"):
         client.launch(broken)
 
 

@@ -143,6 +143,13 @@ def test_a_run_that_cannot_name_a_pod_is_refused(run: str) -> None:
         build(attempt(run=run))
 
 
+@pytest.mark.parametrize("run", ["7b", "d" * 60])
+def test_a_run_that_cannot_name_the_pods_of_a_gang_is_refused(run: str) -> None:
+    build(attempt(run=run))
+    with pytest.raises(LaunchRefused, match="cannot name a pod: expected at most 61"):
+        build(attempt(run=run, job=job_spec(nodes=2)))
+
+
 def test_overrides_merge_into_what_the_platform_built() -> None:
     pod = build_with(
         {

@@ -21,6 +21,8 @@ from spillway.clouds.facts import (
     pod_state,
     pod_use,
 )
+from spillway.clouds.gang import COMPLETION_INDEX, gang_state, headless_service
+from spillway.clouds.logs import new_lines
 from spillway.errors import ConfigError, LaunchRefused, Missing
 from spillway.model import Cluster, ClusterState, PodPhase, PodState
 
@@ -41,7 +43,10 @@ class KubernetesCluster:
     def __init__(self, *, cluster: Cluster, api_client: Any) -> None:
         self._cluster = cluster
         self._api = KubernetesApi(api_client, endpoint=f"cluster '{cluster.name}'")
-        self._pods = f"/api/v1/namespaces/{cluster.namespace}/pods"
+        self._paths = {
+            "Pod": f"/api/v1/namespaces/{cluster.namespace}/pods",
+            "Job": f"/apis/batch/v1/namespaces/{cluster.namespace}/jobs",
+        }
         self._last_node: dict[str, str] = {}
 
     @property
@@ -57,24 +62,142 @@ class KubernetesCluster:
         )
 
     def launch(self, manifest: Mapping[str, Any]) -> PodState:
-        name = manifest["metadata"]["name"]
+        """As the protocol says; of a gang, the Job and its Service, and the state of all its pods."""
+        name, kind = manifest["metadata"]["name"], manifest["kind"]
         try:
-            pod = self._api.json("POST", self._pods, body=manifest)
-            _log.info("launched pod %s on cluster %s", name, self._cluster.name)
+            created = self._api.json("POST", self._paths[kind], body=manifest)
+            _log.info("launched %s %s on cluster %s", kind, name, self._cluster.name)
         except ApiRefusal as refusal:
             if refusal.status == 404:
                 raise self._no_namespace() from refusal
             if refusal.status != 409:
-                raise LaunchRefused(f"cluster '{self._cluster.name}' refused pod '{name}': {refusal}") from refusal
-            pod = self._adopt(name, manifest["metadata"]["labels"][ATTEMPT_LABEL])
-        return self._with_node(pod)
+                problem = f"cluster '{self._cluster.name}' refused {kind} '{name}': {refusal.problem}"
+                raise LaunchRefused(problem) from refusal
+            created = self._adopt(kind, name, manifest["metadata"]["labels"][ATTEMPT_LABEL])
+        if kind == "Pod":
+            return self._with_node(created)
+        self.apply([headless_service(created)])
+        return self.state(name)
 
     def state(self, pod_name: str) -> PodState:
+        pod = self._find(f"{self._paths['Pod']}/{pod_name}")
+        if pod is not None:
+            return self._with_node(pod)
+        job = self._find(f"{self._paths['Job']}/{pod_name}")
+        members = self._gang(pod_name)
+        if members:
+            uid = members[0]["metadata"]["ownerReferences"][0]["uid"]
+            state = gang_state(pod_name, uid, [self._with_node(member) for member in members])
+            if state.node:
+                self._last_node[pod_name] = state.node
+            return state
+        if job is not None:
+            return PodState(
+                name=pod_name,
+                phase=PodPhase.PENDING,
+                cluster=self._cluster.name,
+                uid=job["metadata"]["uid"],
+                created_at=moment(job["metadata"]["creationTimestamp"]),
+                attempt=pod_name,
+            )
+        return self._gone(pod_name)
+
+    def stop(self, pod_name: str, *, grace: timedelta) -> None:
+        """As the protocol says; the pods of a gang have the grace that they were built with."""
+        # Zero would take the object away at once, while its container may still run.
+        seconds = max(1, int(grace.total_seconds()))
+        if not self._delete(f"{self._paths['Pod']}/{pod_name}", {"gracePeriodSeconds": seconds}):
+            self._delete(f"{self._paths['Job']}/{pod_name}", {"propagationPolicy": "Background"})
+
+    def logs(self, pod_name: str, *, since: datetime | None = None, tail: int | None = None) -> LogLines:
+        query: dict[str, Any] = {"container": TRAINER_CONTAINER, "timestamps": "true"}
+        if since is not None:
+            query["sinceTime"] = since.astimezone(UTC).isoformat().replace("+00:00", "Z")
+        if tail is not None:
+            query["tailLines"] = tail
+        found = LogLines(lines=(), until=since)
+        for limit in (LOG_BYTES, 16 * LOG_BYTES):  # one second can hold more than the first: nothing new is seen then
+            body = self._log(pod_name, {**query, "limitBytes": limit})
+            if body is None:
+                break
+            found = new_lines(body, since, cut=len(body) >= limit)
+            if found.lines or len(body) < limit:
+                break
+        return found
+
+    def _log(self, pod_name: str, query: Mapping[str, Any]) -> bytes | None:
+        """The log of the pod, or of a gang's first one; None where there is none yet or any more."""
         try:
-            return self._with_node(self._api.json("GET", f"{self._pods}/{pod_name}"))
+            return self._api.bytes("GET", f"{self._paths['Pod']}/{pod_name}/log", query)
         except ApiRefusal as refusal:
-            if refusal.status != 404:
+            if refusal.status not in {400, 404}:
                 raise
+            first = self._gang(pod_name, 0) if refusal.status == 404 else []
+        return self._log(first[0]["metadata"]["name"], query) if first else None
+
+    def apply(self, objects: Sequence[Mapping[str, Any]]) -> None:
+        for item in objects:
+            self._apply_one(item)
+
+    def owned(self) -> tuple[PodState, ...]:
+        nodes = {node["metadata"]["name"]: node_condition(node) for node in self._api.items("/api/v1/nodes")}
+        gangs: dict[str, list[PodState]] = {}
+        owned = []
+        for pod in self._api.items(self._paths["Pod"], {"labelSelector": f"{OWNED_LABEL}=true"}):
+            name = pod["spec"].get("nodeName")
+            condition = nodes.get(name, NodeCondition(exists=False)) if name else None
+            state = pod_state(pod, condition, cluster=self._cluster.name)
+            job = pod["metadata"].get("ownerReferences")
+            if job:
+                gangs.setdefault(job[0]["uid"], []).append(state)
+            else:
+                owned.append(state)
+        return (*owned, *(gang_state(str(pods[0].attempt), uid, pods) for uid, pods in gangs.items()))
+
+    def namespace_exists(self) -> bool:
+        return self._find(f"/api/v1/namespaces/{self._cluster.namespace}") is not None
+
+    def server_time(self) -> datetime | None:
+        """The API's clock, to the second; None where a proxy left its header out."""
+        written = self._api.headers("GET", "/version").get("Date")
+        return parsedate_to_datetime(written) if written else None
+
+    def _adopt(self, kind: str, name: str, attempt: str) -> Json:
+        found: Json = self._api.json("GET", f"{self._paths[kind]}/{name}")
+        labels = found["metadata"].get("labels") or {}
+        if labels.get(ATTEMPT_LABEL) != attempt:
+            raise LaunchRefused(
+                f"cluster '{self._cluster.name}' already has a {kind} '{name}' in namespace "
+                f"'{self._cluster.namespace}' (uid {found['metadata']['uid']}, labels {labels}) that is not of attempt "
+                f"'{attempt}'; it was left alone: remove it, or give the run another name"
+            )
+        return found
+
+    def _find(self, path: str) -> Json | None:
+        try:
+            found: Json = self._api.json("GET", path)
+        except ApiRefusal as refusal:
+            if refusal.status == 404:
+                return None
+            raise
+        return found
+
+    def _delete(self, path: str, options: Mapping[str, Any]) -> bool:
+        """Whether there was such an object."""
+        try:
+            self._api.json("DELETE", path, options)
+        except ApiRefusal as refusal:
+            if refusal.status == 404:
+                return False
+            raise
+        return True
+
+    def _gang(self, attempt: str, rank: int | None = None) -> list[Json]:
+        """The pods of an attempt that runs as a Job, or the one of that rank."""
+        labels = f"{ATTEMPT_LABEL}={attempt}" + ("" if rank is None else f",{COMPLETION_INDEX}={rank}")
+        return self._api.items(self._paths["Pod"], {"labelSelector": labels})
+
+    def _gone(self, pod_name: str) -> PodState:
         node = self._last_node.get(pod_name)
         last = self._node(node) if node else None
         return PodState(
@@ -88,73 +211,6 @@ class KubernetesCluster:
             node_deleted=last.leaving if last else False,
         )
 
-    def stop(self, pod_name: str, *, grace: timedelta) -> None:
-        # Zero would take the object away at once, while its container may still run.
-        seconds = max(1, int(grace.total_seconds()))
-        try:
-            self._api.json("DELETE", f"{self._pods}/{pod_name}", {"gracePeriodSeconds": seconds})
-        except ApiRefusal as refusal:
-            if refusal.status != 404:
-                raise
-
-    def logs(self, pod_name: str, *, since: datetime | None = None, tail: int | None = None) -> LogLines:
-        query: dict[str, Any] = {"container": TRAINER_CONTAINER, "timestamps": "true"}
-        if since is not None:
-            query["sinceTime"] = since.astimezone(UTC).isoformat().replace("+00:00", "Z")
-        if tail is not None:
-            query["tailLines"] = tail
-        found = LogLines(lines=(), until=since)
-        for limit in (LOG_BYTES, 16 * LOG_BYTES):  # one second can hold more than the first: nothing new is seen then
-            try:
-                body = self._api.bytes("GET", f"{self._pods}/{pod_name}/log", {**query, "limitBytes": limit})
-            except ApiRefusal as refusal:
-                if refusal.status in {400, 404}:  # not started yet, or gone
-                    return found
-                raise
-            found = _new_lines(body, since, cut=len(body) >= limit)
-            if found.lines or len(body) < limit:
-                break
-        return found
-
-    def apply(self, objects: Sequence[Mapping[str, Any]]) -> None:
-        for item in objects:
-            self._apply_one(item)
-
-    def owned(self) -> tuple[PodState, ...]:
-        nodes = {node["metadata"]["name"]: node_condition(node) for node in self._api.items("/api/v1/nodes")}
-        pods = self._api.items(self._pods, {"labelSelector": f"{OWNED_LABEL}=true"})
-        return tuple(self._read(pod, nodes) for pod in pods)
-
-    def _read(self, pod: Json, nodes: Mapping[str, NodeCondition]) -> PodState:
-        name = pod["spec"].get("nodeName")
-        condition = nodes.get(name, NodeCondition(exists=False)) if name else None
-        return pod_state(pod, condition, cluster=self._cluster.name)
-
-    def namespace_exists(self) -> bool:
-        try:
-            self._api.json("GET", f"/api/v1/namespaces/{self._cluster.namespace}")
-        except ApiRefusal as refusal:
-            if refusal.status == 404:
-                return False
-            raise
-        return True
-
-    def server_time(self) -> datetime | None:
-        """The API's clock, to the second; None where a proxy left its header out."""
-        written = self._api.headers("GET", "/version").get("Date")
-        return parsedate_to_datetime(written) if written else None
-
-    def _adopt(self, name: str, attempt: str) -> Json:
-        pod: Json = self._api.json("GET", f"{self._pods}/{name}")
-        labels = pod["metadata"].get("labels") or {}
-        if labels.get(ATTEMPT_LABEL) != attempt:
-            raise LaunchRefused(
-                f"cluster '{self._cluster.name}' already has a pod '{name}' in namespace '{self._cluster.namespace}' "
-                f"(uid {pod['metadata']['uid']}, labels {labels}) that is not of attempt '{attempt}'; it was left "
-                "alone: remove it, or give the run another name"
-            )
-        return pod
-
     def _with_node(self, pod: Json) -> PodState:
         node = pod["spec"].get("nodeName")
         if node:
@@ -165,12 +221,7 @@ class KubernetesCluster:
         return state
 
     def _node(self, name: str) -> NodeCondition:
-        try:
-            return node_condition(self._api.json("GET", f"/api/v1/nodes/{name}"))
-        except ApiRefusal as refusal:
-            if refusal.status == 404:
-                return node_condition(None)
-            raise
+        return node_condition(self._find(f"/api/v1/nodes/{name}"))
 
     def _with_pull_error(self, state: PodState) -> PodState:
         """During back-off older nodes no longer say why the pull failed; their last event does."""
@@ -222,29 +273,3 @@ def client_from_kubeconfig(config: Mapping[str, Any], context: str | None = None
         return new_client_from_config_dict(dict(config), context, persist_config=False, client_configuration=own)
     except (ConfigException, OSError, AttributeError, KeyError, TypeError, ValueError) as problem:
         raise ConfigError("kubeconfig", f"context '{context}'" if context else "", str(problem)) from problem
-
-
-def _new_lines(body: bytes, since: datetime | None, *, cut: bool) -> LogLines:
-    """The lines after ``since``, without the time that each begins with; of a cut body without the last, cut line.
-
-    The API reads ``sinceTime`` in whole seconds and so gives lines again; their own times tell which.
-    """
-    text = body.decode(errors="replace")
-    if cut and "\n" in text:
-        text = text[: text.rfind("\n")]
-    lines, until = [], since
-    for line in text.split("\n"):
-        stamp, _, content = line.partition(" ")
-        at = _stamp(stamp)
-        if at is not None and (since is None or at > since):
-            lines.append(content)
-            until = at
-    return LogLines(lines=tuple(lines), until=until)
-
-
-def _stamp(text: str) -> datetime | None:
-    """The time that a line begins with; None for what the node says itself, such as that the file is gone."""
-    try:
-        return moment(text)
-    except ValueError:
-        return None

@@ -12,6 +12,7 @@ from typing import Any
 
 from spillway.clouds.base import ATTEMPT_LABEL, OWNED_LABEL, RUN_LABEL
 from spillway.clouds.facts import GPU_RESOURCE, TOLERATED_TAINTS, TRAINER_CONTAINER
+from spillway.clouds.gang import gang_of
 from spillway.clouds.overrides import merge_overrides
 from spillway.errors import LaunchRefused
 from spillway.model import Attempt, Cluster, JobSpec
@@ -36,7 +37,7 @@ def build_pod(
     pull_secret: str | None,
     measured_flush: timedelta | None = None,
 ) -> Mapping[str, Any]:
-    """The pod of one attempt, the same one whenever it is built.
+    """The pod of one attempt, the same one whenever it is built; of a job of several nodes, the Job of such pods.
 
     The job's command is given as ``args``: the image's entrypoint stays process 1 and no shell keeps the stop signal
     from the trainer.
@@ -69,7 +70,8 @@ def build_pod(
             "volumes": [{"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": _mebibytes(job.memory_gib / 2)}}],
         },
     }
-    return merge_overrides(pod, job.pod_overrides, job=job.name, container=TRAINER_CONTAINER)
+    merged = merge_overrides(pod, job.pod_overrides, job=job.name, container=TRAINER_CONTAINER)
+    return merged if job.nodes == 1 else gang_of(merged, job.nodes)
 
 
 def grace_seconds(declared: timedelta, measured_flush: timedelta | None) -> int:
@@ -92,10 +94,13 @@ def pull_secret(name: str, namespace: str, *, host: str, username: str, password
 
 
 def _check(attempt: Attempt, image: str) -> None:
-    if not _DNS_LABEL.fullmatch(attempt.label):
+    gang = attempt.job.nodes > 1
+    longest = 63 - len(f"-{attempt.job.nodes}") if gang else 63  # each pod of a gang adds its rank
+    named = _DNS_LABEL.fullmatch(attempt.label) and len(attempt.label) <= longest
+    if not named or (gang and not attempt.label[0].isalpha()):
         raise LaunchRefused(
-            f"attempt '{attempt.label}' cannot name a pod: expected at most 63 of a-z, 0-9 and '-', beginning and "
-            "ending with a letter or digit; give the run a shorter or simpler name"
+            f"attempt '{attempt.label}' cannot name a pod: expected at most {longest} of a-z, 0-9 and '-', beginning "
+            "and ending with a letter or digit (a gang's with a letter); give the run a shorter or simpler name"
         )
     if not _BY_DIGEST.fullmatch(image):
         raise LaunchRefused(
