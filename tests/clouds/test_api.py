@@ -31,6 +31,11 @@ FAILURES = {
         AccessDenied,
         'nodes is forbidden: User "x" cannot list; grant',
     ),
+    "quota of the namespace": (
+        Answer(status=403, body=status(403, 'pods "x" is forbidden: exceeded quota: gpus')),
+        ApiRefusal,
+        'GET /version: 403 pods "x" is forbidden: exceeded quota: gpus',
+    ),
     "server fault": (Answer(status=500, body=b"etcdserver: leader changed"), Unreachable, "500 etcdserver: leader"),
     "gateway": (Answer(status=503, body=b"<html>\n busy </html>"), Unreachable, "503 <html> busy </html>"),
     "load": (Answer(status=429, body=status(429, "too many requests")), Unreachable, "429 too many requests"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,6 +14,10 @@ from spillway.errors import AccessDenied, RequestRefused, Unreachable
 CONNECT_SECONDS = 5.0
 READ_SECONDS = 20.0
 PAGE_SIZE = 500
+
+
+_ADMISSION = re.compile(r"exceeded quota|must specify|violates PodSecurity|denied the request|no PriorityClass")
+"""A 403 that is about the object, not about who sent it."""
 
 
 class ApiRefusal(RequestRefused):
@@ -120,7 +125,7 @@ class KubernetesApi:
         status, text = problem.status or 0, _message(problem)
         if status == 401:
             return AccessDenied(self.endpoint, f"401 {text}", fix="renew the token or certificate of its Connection")
-        if status == 403:
+        if status == 403 and not _ADMISSION.search(text):
             fix = "grant the Connection's identity this right in the cluster (see docs/clusters.md)"
             return AccessDenied(self.endpoint, f"403 {text}", fix=fix)
         if status == 429 or status >= 500 or status < 400:

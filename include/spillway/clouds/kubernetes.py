@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -105,7 +106,7 @@ class KubernetesCluster:
     def stop(self, pod_name: str, *, grace: timedelta) -> None:
         """As the protocol says; the pods of a gang have the grace that they were built with."""
         # Zero would take the object away at once, while its container may still run.
-        seconds = max(1, int(grace.total_seconds()))
+        seconds = max(1, math.ceil(grace.total_seconds()))
         if not self._delete(f"{self._paths['Pod']}/{pod_name}", {"gracePeriodSeconds": seconds}):
             self._delete(f"{self._paths['Job']}/{pod_name}", {"propagationPolicy": "Background"})
 
@@ -195,7 +196,8 @@ class KubernetesCluster:
     def _gang(self, attempt: str, rank: int | None = None) -> list[Json]:
         """The pods of an attempt that runs as a Job, or the one of that rank."""
         labels = f"{ATTEMPT_LABEL}={attempt}" + ("" if rank is None else f",{COMPLETION_INDEX}={rank}")
-        return self._api.items(self._paths["Pod"], {"labelSelector": labels})
+        pods = self._api.items(self._paths["Pod"], {"labelSelector": labels})
+        return [pod for pod in pods if pod["metadata"].get("ownerReferences")]
 
     def _gone(self, pod_name: str) -> PodState:
         node = self._last_node.get(pod_name)
