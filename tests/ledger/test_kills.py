@@ -7,11 +7,14 @@ import os
 import signal
 from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
-from sqlalchemy import event
+import pytest
+from sqlalchemy import Engine, event
 
-from spillway.ledger import Ledger
+from spillway.errors import ConfigError
+from spillway.ledger import Ledger, open_ledger, upgrade
 from spillway.ledger.schema import metadata
 from spillway.model import Attempt, AttemptState, CoolDown, Outcome
 from spillway.testing.ledger_values import NOW, a_cost, reserve
@@ -26,15 +29,9 @@ def _newest(ledger: Ledger) -> Attempt:
     return ledger.attempts("r")[-1]
 
 
-def _move(to: AttemptState) -> Callable[[Ledger], object]:
-    return lambda ledger: ledger.advance(_newest(ledger), to, node="gpu-3")
-
-
 LIFE: dict[str, Callable[[Ledger], object]] = {
     "reserve": lambda ledger: reserve(ledger, "r"),
-    "stage": _move(AttemptState.STAGED),
-    "launch": _move(AttemptState.LAUNCHED),
-    "run": _move(AttemptState.RUNNING),
+    "stage": lambda ledger: ledger.advance(_newest(ledger), AttemptState.STAGED, image_digest="sha256:ab"),
     "settle": lambda ledger: ledger.settle(_newest(ledger), Outcome.PREEMPTED, "node lost", LATER),
     "book": lambda ledger: ledger.book(a_cost("r-1")),
     "correct": lambda ledger: ledger.correct(a_cost("r-1", gpus=2), reason="counted again", now=LATER),
@@ -49,7 +46,7 @@ def test_a_step_that_is_killed_is_done_whole_or_not_at_all(ledger: Ledger) -> No
     for name, step in LIFE.items():
         before = _everything(ledger)
         for statement in itertools.count():
-            if not _killed_before(statement, step, ledger):
+            if not _killed_before(statement, partial(step, ledger)):
                 break
             found = _everything(ledger)
             assert found == _with_run(before, found), f"{name} was half done, killed before its statement {statement}"
@@ -59,6 +56,17 @@ def test_a_step_that_is_killed_is_done_whole_or_not_at_all(ledger: Ledger) -> No
         step(ledger)
         assert _everything(ledger) == done, f"{name} did something more when it was repeated"
     assert min(kills.values()) >= 3, kills
+
+
+def test_an_upgrade_that_is_killed_is_done_whole_or_not_at_all(new_database: Callable[[], str]) -> None:
+    url = new_database()
+    for statement in itertools.count():
+        if not _killed_before(statement, partial(upgrade, url)):
+            break
+        with pytest.raises(ConfigError, match="holds no ledger yet"):
+            open_ledger(url)
+    assert statement > 15
+    assert open_ledger(url).runs() == ()
 
 
 def _everything(ledger: Ledger) -> dict[str, list[object]]:
@@ -72,7 +80,7 @@ def _with_run(before: dict[str, list[object]], now: dict[str, list[object]]) -> 
     return before | {"runs": now["runs"]}
 
 
-def _killed_before(statement: int, step: Callable[[Ledger], object], ledger: Ledger) -> bool:
+def _killed_before(statement: int, step: Callable[[], object]) -> bool:
     """Take the step in a process that kills itself before that statement; False where the step was done before it."""
     child = os.fork()
     if child == 0:
@@ -83,9 +91,9 @@ def _killed_before(statement: int, step: Callable[[Ledger], object], ledger: Led
                 os.kill(os.getpid(), signal.SIGKILL)
 
         for name in STATEMENTS:
-            event.listen(ledger.engine, name, count)
+            event.listen(Engine, name, count)
         try:
-            step(ledger)
+            step()
             os._exit(0)
         finally:
             os._exit(1)

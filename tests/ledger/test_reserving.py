@@ -9,6 +9,7 @@ from sqlalchemy.exc import IntegrityError
 
 from spillway.errors import CapacityNever, ConfigError, Missing
 from spillway.ledger import DecisionRecord, Ledger, RunRecord
+from spillway.ledger.attempts import NEXT
 from spillway.ledger.schema import attempts
 from spillway.model import (
     Attempt,
@@ -119,6 +120,19 @@ def test_a_settled_attempt_frees_its_gpus_and_the_next_one_counts_on(ledger: Led
     assert second is not None
     assert (second.number, second.label) == (2, "r-2")
     assert [reservation.attempt for reservation in ledger.reservations()] == ["r-2"]
+
+
+@pytest.mark.parametrize("steps", range(4), ids=["reserved", "staged", "launched", "running"])
+def test_a_promise_is_held_in_every_state_until_the_attempt_is_settled(ledger: Ledger, steps: int) -> None:
+    only_one = counting(job_spec(), capacity=1)
+    attempt, _ = reserve(ledger, "r", decide=only_one)
+    assert attempt is not None
+    for _ in range(steps):
+        attempt = ledger.advance(attempt, NEXT[attempt.state])
+    assert reserve(ledger, "waits", decide=only_one)[0] is None
+    assert reserve(ledger, "r", decide=only_one)[0] == attempt, "the holder does not wait for what it holds"
+    ledger.settle(attempt, Outcome.SUCCEEDED, "exit code 0", NOW)
+    assert reserve(ledger, "waits", decide=only_one)[0] is not None
 
 
 def test_a_decision_that_fails_leaves_nothing_behind(ledger: Ledger) -> None:

@@ -13,7 +13,13 @@ _DISK_FULL = "its disk is full, nothing of this change was written; free some sp
 _FIX_ACCESS = "correct the user or password of the ledger's URL, or grant this user the right"
 
 # libpq gives no code for what goes wrong while connecting, only the server's text.
-_CONNECT_DENIALS = ("password authentication failed", "no password supplied", "no pg_hba.conf entry", "role ")
+_CONNECT_DENIALS = (
+    "password authentication failed",
+    "no password supplied",
+    "no pg_hba.conf entry",
+    "permission denied for database",
+    'FATAL: role "',
+)
 
 
 def typed(problem: DBAPIError, endpoint: str) -> SpillwayError | None:
@@ -43,7 +49,7 @@ def _postgresql(problem: DBAPIError, endpoint: str) -> SpillwayError | None:
     code = getattr(problem.orig, "pgcode", None) or ""
     if code.startswith("28") or code == "42501" or (not code and any(part in text for part in _CONNECT_DENIALS)):
         return AccessDenied(endpoint, text, fix=_FIX_ACCESS)
-    if not code and 'FATAL: database "' in text:
+    if not code and 'FATAL: database "' in text and "does not exist" in text:
         return Missing("database", endpoint.rpartition("/")[2], endpoint, fix="create it, or correct the ledger's URL")
     if code == "55P03":
         return Unreachable(endpoint, _WRITE_LOCK)

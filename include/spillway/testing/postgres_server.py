@@ -109,14 +109,22 @@ def _initialised(server: PostgresServer, folder: Path) -> ProcessSpec:
 
 def _programs(folder: Path) -> tuple[Path, Mapping[str, str]]:
     """The folder of the newest server's programs and the environment they need; unpacked when the host has none."""
-    installed = sorted(INSTALLED.glob(PROGRAMS))
+    installed = _newest(INSTALLED)
     if installed:
-        return installed[-1].parent, {"PATH": SYSTEM_PATH}
+        return installed, {"PATH": SYSTEM_PATH}
     root = unpack(["postgresql"], cache=cache_directory())
     if os.geteuid() == 0:
         # The cache may lie in root's home, which the server's unprivileged user may not enter.
         root = Path(shutil.copytree(root, folder / "programs", symlinks=True))
-    return sorted(root.glob(PROGRAMS))[-1].parent, environment(root)
+    unpacked = _newest(root)
+    assert unpacked, f"the Debian package postgresql brought no {PROGRAMS}"
+    return unpacked, environment(root)
+
+
+def _newest(root: Path) -> Path | None:
+    """The folder of the programs with the greatest version, which is the name of the folder above it."""
+    folders = (program.parent for program in root.glob(PROGRAMS))
+    return max(folders, key=lambda folder: float(folder.parent.name), default=None)
 
 
 def _as_server_user() -> tuple[str, ...]:
