@@ -47,6 +47,7 @@ class ControlPlane:
     url: str
     ca_file: Path
     namespaces: Iterator[int] = field(default_factory=lambda: itertools.count(1))
+    events: Iterator[int] = field(default_factory=lambda: itertools.count(1))
     nodes: list[str] = field(default_factory=list)
 
     def client(self, token: str = TOKEN) -> Any:
@@ -102,6 +103,16 @@ class ControlPlane:
             status["containerStatuses"] = [entry]
         path = f"/api/v1/namespaces/{cluster.namespace}/pods/{name}/status"
         self.call("PATCH", path, {"status": {"phase": phase, **status}})
+
+    def add_event(self, cluster: Cluster, pod: str, reason: str, message: str, *, minute: int = 0) -> None:
+        event = {
+            "metadata": {"name": f"{pod}.{next(self.events)}", "namespace": cluster.namespace},
+            "involvedObject": {"kind": "Pod", "name": pod, "namespace": cluster.namespace},
+            "reason": reason,
+            "message": message,
+            "lastTimestamp": f"2026-11-30T12:{minute:02}:00Z",
+        }
+        self.call("POST", f"/api/v1/namespaces/{cluster.namespace}/events", event)
 
     def call(self, method: str, path: str, body: Json | None = None) -> Json:
         kind = "application/strategic-merge-patch+json" if method == "PATCH" else "application/json"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -10,11 +11,16 @@ from typing import Any
 import pytest
 
 from spillway.clouds.base import ATTEMPT_LABEL
+from spillway.clouds.kubernetes import KubernetesCluster
 from spillway.clouds.pod import build_pod, pull_secret, store_secret
 from spillway.errors import AccessDenied, LaunchRefused, Missing
+from spillway.losses import VerdictKind, judge
 from spillway.model import Cluster, NodeState, PodPhase, PodState, PodUse
 from spillway.testing.builders import attempt, job_spec, onprem_cluster
 from spillway.testing.polling import eventually
+from spillway.testing.scripted_api import Answer, ScriptedApi
+
+Script = Callable[..., ScriptedApi]
 
 IMAGE = "registry.onprem:5000/train/digits@sha256:" + "a" * 64
 READY_SINCE = datetime(2026, 11, 30, 12, tzinfo=UTC)
@@ -277,16 +283,35 @@ def test_during_back_off_the_last_event_says_why_the_pull_failed(
     control_plane.report_pod(cluster, "digits-7f3a-1", "Pending", container=waiting)
     assert client.state("digits-7f3a-1").container_message == f'Back-off pulling image "{IMAGE}"'
     for minute, message in enumerate(("Failed to pull image: 429", "Failed to pull image: not found", "Error: x")):
-        event = {
-            "metadata": {"name": f"e{minute}", "namespace": cluster.namespace},
-            "involvedObject": {"kind": "Pod", "name": "digits-7f3a-1", "uid": launched.uid},
-            "message": message,
-            "lastTimestamp": f"2026-11-30T12:0{minute}:00Z",
-        }
-        control_plane.call("POST", f"/api/v1/namespaces/{cluster.namespace}/events", event)
+        control_plane.add_event(cluster, launched.name, "Failed", message, minute=minute)
     assert client.state("digits-7f3a-1").container_message == (
         f'Back-off pulling image "{IMAGE}": Failed to pull image: not found'
     )
+
+
+@pytest.mark.parametrize(
+    ("reason", "disruption"),
+    [("Preempted", "Preempted"), ("TaintManagerEviction", "TaintManagerEviction"), ("Killing", None)],
+)
+def test_a_pod_taken_away_between_two_looks_is_told_from_one_that_a_person_deleted(
+    control_plane: Any, cluster: Cluster, client: Any, reason: str, disruption: str | None
+) -> None:
+    control_plane.add_node(cluster, "n1")
+    name = client.launch(manifest(cluster)).name
+    eventually(lambda: client.state(name).node)
+    control_plane.add_event(cluster, name, reason, "x")
+    control_plane.add_event(cluster, "another-pod", "Preempted", "x")
+    control_plane.call("DELETE", f"/api/v1/namespaces/{cluster.namespace}/pods/{name}?gracePeriodSeconds=0")
+    gone = client.state(name)
+    assert (gone.phase, gone.disruption) == (PodPhase.GONE, disruption)
+    kind = VerdictKind.DELETED_BY_PERSON if disruption is None else VerdictKind.PREEMPTED
+    assert judge(gone, now=datetime.now(UTC), startup_limit=GRACE, node_margin=GRACE).kind is kind
+
+
+def test_events_that_may_not_be_read_are_unknown(script: Script) -> None:
+    server = script(Answer(status=404), Answer(status=404), Answer(body={"items": []}), Answer(status=403))
+    client = KubernetesCluster(cluster=onprem_cluster(), api_client=server.client())
+    assert client.state("digits-1") == PodState(name="digits-1", phase=PodPhase.GONE, cluster="onprem")
 
 
 def test_a_wrong_token_is_denied(control_plane: Any, cluster: Cluster) -> None:

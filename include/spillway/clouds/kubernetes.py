@@ -12,6 +12,7 @@ from typing import Any
 
 from spillway.clouds.api import ApiRefusal, KubernetesApi
 from spillway.clouds.base import ATTEMPT_LABEL, OWNED_LABEL, LogLines
+from spillway.clouds.events import eviction, pull_failure
 from spillway.clouds.facts import (
     TRAINER_CONTAINER,
     Json,
@@ -24,7 +25,7 @@ from spillway.clouds.facts import (
 )
 from spillway.clouds.gang import COMPLETION_INDEX, gang_state, headless_service
 from spillway.clouds.logs import new_lines
-from spillway.errors import ConfigError, LaunchRefused, Missing
+from spillway.errors import AccessDenied, ConfigError, LaunchRefused, Missing
 from spillway.model import Cluster, ClusterState, PodPhase, PodState
 
 LOG_BYTES = 4 << 20
@@ -200,6 +201,7 @@ class KubernetesCluster:
         return [pod for pod in pods if pod["metadata"].get("ownerReferences")]
 
     def _gone(self, pod_name: str) -> PodState:
+        """What is known of a pod that ended between two looks: its events say whether the platform took it away."""
         node = self._last_node.get(pod_name)
         last = self._node(node) if node else None
         return PodState(
@@ -207,6 +209,7 @@ class KubernetesCluster:
             phase=PodPhase.GONE,
             cluster=self._cluster.name,
             node=node,
+            disruption=eviction(self._events(pod_name)),
             node_exists=last.exists if last else None,
             node_ready=last.ready if last else None,
             node_changed_at=last.changed_at if last else None,
@@ -227,13 +230,17 @@ class KubernetesCluster:
 
     def _with_pull_error(self, state: PodState) -> PodState:
         """During back-off older nodes no longer say why the pull failed; their last event does."""
-        query = {"fieldSelector": f"involvedObject.uid={state.uid}"}
-        events = self._api.items(f"/api/v1/namespaces/{self._cluster.namespace}/events", query)
-        failures = [event for event in events if (event.get("message") or "").startswith("Failed to pull image")]
-        if not failures:
-            return state
-        newest = max(failures, key=lambda event: event.get("lastTimestamp") or event.get("eventTime") or "")
-        return replace(state, container_message=f"{state.container_message}: {newest['message']}")
+        why = pull_failure(self._events(state.name))
+        return replace(state, container_message=f"{state.container_message}: {why}") if why else state
+
+    def _events(self, pod_name: str) -> list[Json]:
+        """The pod's events; none where the cluster does not let them be read."""
+        query = {"fieldSelector": f"involvedObject.kind=Pod,involvedObject.name={pod_name}"}
+        try:
+            return self._api.items(f"/api/v1/namespaces/{self._cluster.namespace}/events", query)
+        except AccessDenied as problem:
+            _log.warning("events of pod %s are unknown: %s", pod_name, problem)
+            return []
 
     def _apply_one(self, item: Mapping[str, Any]) -> None:
         kind, name = item["kind"], item["metadata"]["name"]
