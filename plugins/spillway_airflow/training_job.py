@@ -32,8 +32,10 @@ def training_job(
         dry_run_only: a boolean, or a template that renders to one.
     """
     defaults: dict[str, Any] = {"retries": RETRIES, "retry_delay": timedelta(seconds=15)}
-    with TaskGroup(  # type: ignore[arg-type]
-        group_id=group_id, prefix_group_id=False, default_args=defaults
+    with TaskGroup(
+        group_id=group_id,
+        prefix_group_id=False,
+        default_args=defaults,  # type: ignore[arg-type]
     ) as group:
         place = PlaceJobOperator(task_id="place", job=job, dry_run_only=dry_run_only, poll_seconds=poll_seconds)
         run = "{{ ti.xcom_pull(task_ids='place')['run'] }}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import importlib.metadata
 import json
 import os
 import subprocess
@@ -64,13 +65,11 @@ def airflow_environment(settings: SandboxSettings) -> dict[str, str]:
 
 def prepare_airflow(settings: SandboxSettings) -> None:
     """Create the metadata database and the admin's password; a second call changes nothing."""
-    import airflow
-
     home = settings.airflow_home
     home.mkdir(parents=True, exist_ok=True)
     write_private(home / "passwords.json", json.dumps({ADMIN: credentials(settings)["airflow_admin_password"]}))
-    migrated = home / "migrated"
-    if migrated.exists() and migrated.read_text() == airflow.__version__:
+    migrated, version = home / "migrated", importlib.metadata.version("apache-airflow")
+    if migrated.exists() and migrated.read_text() == version:
         return
     command = [str(Path(sys.executable).parent / "airflow"), "db", "migrate"]
     result = subprocess.run(command, env=airflow_environment(settings), capture_output=True, text=True, check=False)
@@ -78,7 +77,7 @@ def prepare_airflow(settings: SandboxSettings) -> None:
         raise SandboxError(
             f"airflow db migrate failed ({result.returncode}):\n{(result.stdout + result.stderr)[-2000:]}"
         )
-    migrated.write_text(airflow.__version__)
+    migrated.write_text(version)
 
 
 def airflow_processes(settings: SandboxSettings) -> tuple[ProcessSpec, ...]:

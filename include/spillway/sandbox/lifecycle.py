@@ -36,6 +36,7 @@ def up(settings: SandboxSettings, say: Say, *, with_airflow: bool = True) -> Non
     Raises:
         SandboxError: a port is taken, the disk is full, or a process did not become ready; the end of its log is shown.
     """
+    shutil.rmtree(settings.state / "held", ignore_errors=True)
     if read_status(settings.state) is None:
         _check_disk(settings.state)
         sweep(settings.state)
@@ -60,7 +61,6 @@ def prepare(settings: SandboxSettings, say: Say, *, with_airflow: bool) -> None:
     """Everything on disk that the processes need."""
     settings.state.mkdir(parents=True, exist_ok=True)
     (settings.state / "base_port").write_text(str(settings.base_port))
-    shutil.rmtree(settings.state / "held", ignore_errors=True)
     say("writing certificates, configuration and Connections")
     write_configuration(settings)
     write_connections(settings, certificates(settings))

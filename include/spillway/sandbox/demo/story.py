@@ -181,7 +181,6 @@ def run_demo(
     began = time.monotonic()
     lifecycle.up(settings, say, with_airflow=with_airflow)
     try:
-        drills.recover(settings)
         services = local_services(settings.config, settings.connections)
         story = Story(
             settings=settings,
