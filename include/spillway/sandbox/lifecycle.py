@@ -30,9 +30,11 @@ FREE_BYTES_NEEDED = 1 << 30
 DAGS = ("train", "sync_images", "sync_datasets", "upload_checkpoints", "sweep_orphans")
 
 
-def up(settings: SandboxSettings, say: Say, *, with_airflow: bool = True) -> None:
+def up(settings: SandboxSettings, say: Say, *, with_airflow: bool = True, dags: tuple[str, ...] = DAGS) -> None:
     """Start everything and return when all of it is ready; what runs already is left alone.
 
+    Args:
+        dags: the DAGs that are let run; they are paused when Airflow first sees them.
     Raises:
         SandboxError: a port is taken, the disk is full, or a process did not become ready; the end of its log is shown.
     """
@@ -50,7 +52,7 @@ def up(settings: SandboxSettings, say: Say, *, with_airflow: bool = True) -> Non
         say("both sites are ready, the sample image and data are on-prem")
         if with_airflow:
             _wait_ready(settings, say, lambda name: True)
-            unpause(settings, DAGS)
+            unpause(settings, dags)
             say(f"Airflow is ready: http://127.0.0.1:{settings.airflow_port}")
     except BaseException:
         down(settings, say)

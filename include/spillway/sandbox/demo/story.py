@@ -179,7 +179,7 @@ def run_demo(
         lifecycle.down(settings, lambda text: None)
         shutil.rmtree(settings.state, ignore_errors=True)
     began = time.monotonic()
-    lifecycle.up(settings, say, with_airflow=with_airflow)
+    lifecycle.up(settings, say, with_airflow=with_airflow, dags=("train",))
     try:
         services = local_services(settings.config, settings.connections)
         story = Story(
