@@ -23,13 +23,14 @@ def training_job(
     *,
     group_id: str = "training",
     dry_run_only: bool | str = False,
-    poll_seconds: float = 10.0,
+    poll_seconds: float | str = 10.0,
 ) -> TaskGroup:
     """place -> sync image and dataset -> train -> settle, for a job file of the jobs directory.
 
     Args:
         job: the job file's name, or a template of it such as ``{{ params.job }}``.
         dry_run_only: a boolean, or a template that renders to one.
+        poll_seconds: how often the pod is looked at: a number, or a template that renders to one.
     """
     defaults: dict[str, Any] = {"retries": RETRIES, "retry_delay": timedelta(seconds=15)}
     with TaskGroup(

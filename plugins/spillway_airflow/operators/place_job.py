@@ -32,10 +32,10 @@ class PlaceJobOperator(BaseOperator):
         dry_run_only: show the decision and what would be moved, change nothing, skip what follows.
     """
 
-    template_fields: Sequence[str] = ("job", "dry_run_only")
+    template_fields: Sequence[str] = ("job", "dry_run_only", "poll_seconds")
 
     def __init__(
-        self, *, job: str, dry_run_only: bool | str = False, poll_seconds: float = 10.0, **kwargs: Any
+        self, *, job: str, dry_run_only: bool | str = False, poll_seconds: float | str = 10.0, **kwargs: Any
     ) -> None:
         super().__init__(**kwargs)
         self.job, self.dry_run_only, self.poll_seconds = job, dry_run_only, poll_seconds
@@ -54,7 +54,8 @@ class PlaceJobOperator(BaseOperator):
         if isinstance(placed, PlacementDecision):
             self.log.info("nothing fits now, waiting\n%s", table(placed))
             self.defer(
-                trigger=CapacityTrigger(job=encode(job), poll_seconds=self.poll_seconds), method_name="execute_again"
+                trigger=CapacityTrigger(job=encode(job), poll_seconds=float(self.poll_seconds)),
+                method_name="execute_again",
             )
         decision = services.ledger.decisions(run)[-1].decision
         return {

@@ -32,9 +32,9 @@ class TrainingPodOperator(BaseOperator):
         poll_seconds: how often the pod is looked at; 10 to 30 in an installation.
     """
 
-    template_fields: Sequence[str] = ("training_run",)
+    template_fields: Sequence[str] = ("training_run", "poll_seconds")
 
-    def __init__(self, *, training_run: str, poll_seconds: float = 10.0, **kwargs: Any) -> None:
+    def __init__(self, *, training_run: str, poll_seconds: float | str = 10.0, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.training_run, self.poll_seconds = training_run, poll_seconds
 
@@ -59,10 +59,12 @@ class TrainingPodOperator(BaseOperator):
         if isinstance(step, Finished):
             return self._finish(step.attempt)
         if isinstance(step, Watching):
-            trigger = PodTrigger(run=self.training_run, number=step.attempt.number, poll_seconds=self.poll_seconds)
+            trigger = PodTrigger(
+                run=self.training_run, number=step.attempt.number, poll_seconds=float(self.poll_seconds)
+            )
             self.defer(trigger=trigger, method_name="resume")
         self.log.info("nothing fits now, waiting")
-        waiting = CapacityTrigger(job=encode(job), poll_seconds=self.poll_seconds)
+        waiting = CapacityTrigger(job=encode(job), poll_seconds=float(self.poll_seconds))
         return self.defer(trigger=waiting, method_name="resume")
 
     def _finish(self, attempt: Attempt) -> Any:
