@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from spillway.errors import KeyRefused, Missing, StoreFull
+from spillway.model import ObjectInfo
 from spillway.stores.base import ObjectStore, read_all
 from spillway.stores.local import LocalStore
-from spillway.testing.contracts import ObjectStoreContract
+from spillway.testing.contracts import RACERS, ObjectStoreContract, race
 
 
 @pytest.fixture
@@ -100,12 +101,30 @@ def test_a_full_disk_is_said_so_and_leaves_the_old_object(store: ObjectStore, ro
     assert list(root.rglob("*.draft")) == []
 
 
-def test_the_attributes_of_a_version_never_describe_another(store: ObjectStore) -> None:
+def test_the_attributes_of_a_version_never_describe_another(store: ObjectStore, root: Path) -> None:
     store.put("x", b"one", size_bytes=3, content_type="text/one", metadata={"version": "1"})
     store.put("x", b"two", size_bytes=3)
     head = store.head("x")
     assert head is not None
     assert (head.content_type, head.metadata) == (None, {})
+    assert len(list(root.rglob("notes/*/*"))) == 1
+    store.delete(["x"])
+    assert list(root.rglob("notes/*")) == []
+
+
+def test_in_many_races_there_is_one_winner_each(store: ObjectStore) -> None:
+    etag = store.put("x", b"start", size_bytes=5).etag
+    for round_number in range(15):
+        content = b"%d of round %d" % (RACERS, round_number)
+
+        def write(number: int, etag: str = etag, content: bytes = content) -> ObjectInfo:
+            body = b"%02d %s" % (number, content)
+            return store.put("x", body, size_bytes=len(body), if_match=etag)
+
+        assert len(race(RACERS, write)) == 1
+        head = store.head("x")
+        assert head is not None
+        etag = head.etag
 
 
 def test_a_deleted_object_leaves_no_folder_in_the_way(store: ObjectStore) -> None:

@@ -48,8 +48,12 @@ def test_etags_of_other_part_sizes_are_no_difference(
     assert s3_ends.at_cloud() == {"big": other}
 
 
-def test_a_lost_record_costs_no_second_copy(s3_ends) -> None:
-    s3_ends.fill({"a": b"one", "b": b"two"})
+def test_a_lost_record_costs_no_second_copy_even_of_objects_whose_digest_the_source_does_not_know(
+    s3_ends, s3_sites: Mapping[str, S3Server], s3_buckets: Mapping[str, str]
+) -> None:
+    s3_ends.fill({"a": b"one"})
+    s3_sites["onprem"].client().put_object(Bucket=s3_buckets["onprem"], Key="digits/b", Body=b"two")
+    assert s3_ends.home.store.head("digits/b").sha256 is None
     s3_ends.sync()
     s3_ends.cloud.store.delete([entry.key for entry in s3_ends.cloud.store.list(".spillway/")])
     assert s3_ends.sync().objects_copied == 0
