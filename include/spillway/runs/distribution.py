@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from spillway.checkpoints.replicate import replicate
+from spillway.checkpoints.store import CheckpointStore
 from spillway.errors import SpillwayError
 from spillway.model import Attempt, AttemptState, JobSpec, Tier
 from spillway.runs.services import Services
@@ -61,19 +62,40 @@ def upload_checkpoints(services: Services, say: Say) -> tuple[str, ...]:
     """
     failed: list[str] = []
     for attempt in _recent_attempts(services):
-        source_site = attempt.candidate.cluster
-        stores = services.checkpoint_stores(attempt.run)
-        for name, cluster in services.configuration.clusters.items():
-            if name == source_site or attempt.job.tier not in cluster.residency:
-                continue
-            try:
-                report = replicate(stores[source_site], stores[name])
-            except (SpillwayError, KeyError) as problem:
-                failed.append(f"{attempt.run}: {source_site} -> {name}: {problem}")
-                say(failed[-1])
-                continue
-            record_replication(services, attempt, source_site, name, report, say)
+        failed += replicate_run(services, attempt, say)
     return tuple(failed)
+
+
+def replicate_run(services: Services, attempt: Attempt, say: Say) -> tuple[str, ...]:
+    """Replicate the committed steps from the site of a run's newest attempt to every other that may hold them.
+
+    Returns:
+        What failed, a line each.
+    """
+    failed: list[str] = []
+    source_site = attempt.candidate.cluster
+    for name in replica_sites(services, attempt):
+        try:
+            source, destination = (
+                CheckpointStore(services.site(site).checkpoints, attempt.run) for site in (source_site, name)
+            )
+            report = replicate(source, destination)
+        except SpillwayError as problem:
+            failed.append(f"{attempt.run}: {source_site} -> {name}: {problem}")
+            say(failed[-1])
+            continue
+        record_replication(services, attempt, source_site, name, report, say)
+    return tuple(failed)
+
+
+def replica_sites(services: Services, attempt: Attempt) -> tuple[str, ...]:
+    """The sites, other than the attempt's own, that may hold its run's checkpoints."""
+    clusters = services.configuration.clusters
+    return tuple(
+        name
+        for name, cluster in clusters.items()
+        if name != attempt.candidate.cluster and attempt.job.tier in cluster.residency
+    )
 
 
 def _recent_attempts(services: Services) -> tuple[Attempt, ...]:

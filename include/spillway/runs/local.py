@@ -14,13 +14,27 @@ from spillway.errors import ConfigError, Missing
 from spillway.ledger import open_ledger
 from spillway.model import Cluster
 from spillway.runs.services import Services
-from spillway.runs.sites import site_opener
+from spillway.runs.sites import Connect, site_opener
 
 LEDGER_CONNECTION = "spillway_ledger"
 
 
 def local_services(configuration: Path, connections: Path) -> Services:
     """The services that the two describe; ``connections`` is what ``airflow connections export`` writes."""
+    connect = connector(connections)
+    return Services(
+        configuration=load(configuration),
+        ledger=open_ledger(database_url(connect(LEDGER_CONNECTION))),
+        open_site=site_opener(connect, open_cluster),
+    )
+
+
+def connector(connections: Path) -> Connect:
+    """How Connections of the file are found by name.
+
+    Raises:
+        ConfigError: the file is missing or has another shape.
+    """
     known = connections_from_file(connections)
 
     def connect(conn_id: str) -> ConnectionSpec:
@@ -28,14 +42,11 @@ def local_services(configuration: Path, connections: Path) -> Services:
             raise Missing("Connection", conn_id, str(connections), fix="add it to the file")
         return known[conn_id]
 
-    return Services(
-        configuration=load(configuration),
-        ledger=open_ledger(database_url(connect(LEDGER_CONNECTION))),
-        open_site=site_opener(connect, _open_cluster),
-    )
+    return connect
 
 
-def _open_cluster(cluster: Cluster, connection: ConnectionSpec) -> ClusterClient:
+def open_cluster(cluster: Cluster, connection: ConnectionSpec) -> ClusterClient:
+    """A cluster's client from the kubeconfig that a ``kubernetes`` Connection holds."""
     from spillway.clouds.kubernetes import KubernetesCluster, client_from_kubeconfig
 
     written: Any = connection.extra.get("kube_config")
