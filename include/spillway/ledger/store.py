@@ -13,7 +13,9 @@ from spillway.ledger.revisions import check
 
 
 class Ledger(ReservationStore, AttemptStore, CostStore, EvidenceStore):
-    """One database with all of it; each method is one transaction, and may be repeated after a lost answer.
+    """One database with all of it; each method is one transaction.
+
+    After a lost answer each may be repeated; only ``record_transfer`` then adds a second line.
 
     Every method raises Unreachable, AccessDenied or ConfigError where the database cannot be used.
     """
