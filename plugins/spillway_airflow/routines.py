@@ -92,6 +92,8 @@ def run_sweep(*, dry_run: bool, say: Any) -> list[dict[str, Any]]:
     ti = get_current_context()["ti"]
 
     def owner_alive(origin: Mapping[str, Any]) -> bool:
+        if "dag_id" not in origin:
+            return False  # started from a command line, which renews the lease while it lives
         found = ti.get_task_states(dag_id=origin["dag_id"], run_ids=[origin["run_id"]])
         states = found.get(origin["run_id"], {})
         return any(state in LIVING for state in states.values())

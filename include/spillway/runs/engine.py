@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from spillway.errors import CapacityNever, NoProgress, TrainingFailed
+from spillway.errors import CapacityNever, NoProgress, SpillwayError, TrainingFailed
+from spillway.losses import VerdictKind
 from spillway.model import Attempt, AttemptState, JobSpec, Outcome, PlacementDecision
 from spillway.placement.explain import table
 from spillway.runs.admission import admit
@@ -43,6 +44,7 @@ class Finished:
 
 
 Step = Waiting | Watching | Finished
+BEFORE_POD = frozenset({AttemptState.RESERVED, AttemptState.STAGED})
 
 
 def place_run(services: Services, run: str, job: JobSpec, say: Say) -> Attempt | PlacementDecision:
@@ -77,13 +79,28 @@ def advance(services: Services, run: str, job: JobSpec, say: Say, *, restart: bo
         if isinstance(placed, PlacementDecision):
             return Waiting(decision=placed)
         attempt = placed
-    if attempt.state is AttemptState.RESERVED:
-        attempt = stage(services, attempt, say)
-    if attempt.state is AttemptState.STAGED:
-        attempt = launch(services, attempt, say)
-    elif attempt.state is AttemptState.LAUNCHED and attempt.pod_uid is None:
-        attempt = ensure_pod(services, attempt, say)
-    return Watching(attempt=attempt)
+    return Watching(attempt=_bring_up(services, attempt, say))
+
+
+def _bring_up(services: Services, attempt: Attempt, say: Say) -> Attempt:
+    """The attempt with its pod launched.
+
+    What stands in the way for ever (an unknown image, a refused password) also ends the attempt, so that its place is
+    free at once; a launched one is left as it is, for its pod may be there.
+    """
+    try:
+        if attempt.state is AttemptState.RESERVED:
+            attempt = stage(services, attempt, say)
+        if attempt.state is AttemptState.STAGED:
+            return launch(services, attempt, say)
+        if attempt.state is AttemptState.LAUNCHED and attempt.pod_uid is None:
+            return ensure_pod(services, attempt, say)
+        return attempt
+    except SpillwayError as problem:
+        stored = services.ledger.attempt(attempt.run, attempt.number)
+        if not problem.retry_helps and stored.state in BEFORE_POD:
+            settle(services, stored, Ended(kind=VerdictKind.PROGRAM_ERROR, reason=f"could not be started: {problem}"))
+        raise
 
 
 def conclude(services: Services, run: str, number: int, ended: Ended, say: Say) -> Attempt:
