@@ -92,10 +92,11 @@ def _asked(site: SiteAccess, part: str, connection: str, gaps: Callable[[], Iter
     try:
         yield from gaps()
     except SpillwayError as problem:
-        yield Gap(cluster=site.cluster.name, part=part, problem=str(problem), fix=_remedy(problem, connection))
+        yield Gap(cluster=site.cluster.name, part=part, problem=str(problem), fix=remedy(problem, connection))
 
 
-def _remedy(problem: SpillwayError, connection: str) -> str:
+def remedy(problem: SpillwayError, connection: str) -> str:
+    """What to do about an endpoint that a Connection leads to."""
     if isinstance(problem, AccessDenied):
         return f"correct the credentials of Connection '{connection}', or grant them access"
     if isinstance(problem, Unreachable):
