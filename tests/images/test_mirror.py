@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -282,3 +282,41 @@ def test_two_mirrors_of_one_image_at_the_same_time_both_succeed(
         reports = list(threads.map(lambda _: mirror(onprem, cloud, repository=repository, reference="v1"), range(4)))
     assert {(report.digest, report.conflict) for report in reports} == {(index.digest, None)}
     require_image(cloud, repository, index.digest)
+
+
+class RacedLayout(LayoutRegistry):
+    """A registry that another copy of the same image is written to at this moment, as real ones then behave."""
+
+    raced_manifest = raced_blob = False
+
+    def put_manifest(self, repository: str, reference: str, manifest: Manifest) -> None:
+        if not self.raced_manifest:
+            self.raced_manifest = True
+            raise Missing("content", "of the other copy", self.name)
+        super().put_manifest(repository, reference, manifest)
+
+    def put_blob(self, repository: str, digest: str, chunks: Iterator[bytes], *, size_bytes: int) -> None:
+        super().put_blob(repository, digest, chunks, size_bytes=size_bytes)
+        if not self.raced_blob:
+            self.raced_blob = True
+            raise DigestMismatch("blob", expected=digest, seen="half of the other copy")
+
+
+def test_refusals_that_come_from_another_copy_of_the_same_image_are_overcome(tmp_path: Path) -> None:
+    source, destination = LayoutRegistry(tmp_path / "source"), RacedLayout(tmp_path / "destination")
+    image = put_image(source, "train", "v1")
+    mirror(source, destination, repository="train", reference="v1")
+    assert (destination.raced_manifest, destination.raced_blob) == (True, True)
+    require_image(destination, "train", image.digest)
+
+
+def test_a_source_without_all_of_the_image_is_named_with_what_it_lacks(
+    tmp_path: Path, cloud: HttpRegistry, repository: str
+) -> None:
+    source = LayoutRegistry(tmp_path)
+    put_image(source, repository, "v1", layer=b"the lost layer")
+    lost = digest_of(b"the lost layer")
+    (tmp_path / repository / "blobs/sha256" / lost.removeprefix("sha256:")).unlink()
+    with pytest.raises(Missing, match=f"blob '{repository}@{lost}' is not in image layout"):
+        mirror(source, cloud, repository=repository, reference="v1")
+    assert cloud.tags(repository) == ()

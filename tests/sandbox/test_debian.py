@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
 from spillway.errors import SandboxError
 from spillway.sandbox import debian
 
