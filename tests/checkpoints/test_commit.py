@@ -65,6 +65,17 @@ def test_an_older_attempt_cannot_take_the_run_back(any_store: ObjectStore) -> No
     assert checkpoints.head() == Head(run=RUN, attempt=2)
 
 
+def test_of_two_first_fences_at_once_the_newer_attempt_owns_the_run(watched: WatchedStore, store: LocalStore) -> None:
+    def overtake(key: str) -> None:
+        watched.before = lambda key: None
+        CheckpointStore(store, RUN).fence(2)
+
+    watched.before = overtake
+    with pytest.raises(Fenced):
+        CheckpointStore(watched, RUN).fence(1)
+    assert CheckpointStore(store, RUN).head() == Head(run=RUN, attempt=2)
+
+
 def test_a_commit_gives_the_manifest_that_readers_find(any_store: ObjectStore, tmp_path: Path) -> None:
     file = tmp_path / "optimizer.bin"
     file.write_bytes(b"from a file")

@@ -1,10 +1,7 @@
-from dataclasses import replace
-from datetime import timedelta
-
 import pytest
 
 from spillway.checkpoints.layout import progress_key
-from spillway.checkpoints.progress import Progress, read_progress, sufficient_grace, write_progress
+from spillway.checkpoints.progress import Progress, read_progress, write_progress
 from spillway.stores.local import LocalStore
 
 PROGRESS = Progress(
@@ -35,22 +32,3 @@ def test_the_last_word_counts(store: LocalStore) -> None:
 def test_an_object_that_is_no_progress_tells_nothing(store: LocalStore, body: bytes) -> None:
     store.put(progress_key("llm-7b", 2), body, size_bytes=len(body))
     assert read_progress(store, "llm-7b", 2) is None
-
-
-@pytest.mark.parametrize(
-    ("declared", "slowest_commit_seconds", "given"),
-    [
-        pytest.param(30, None, 30, id="nothing measured yet"),
-        pytest.param(30, 41.2, 47, id="raised to the commit and a margin"),
-        pytest.param(60, 41.2, 60, id="long enough"),
-    ],
-)
-def test_the_grace_is_never_shorter_than_a_commit(
-    declared: int, slowest_commit_seconds: float | None, given: int
-) -> None:
-    progress = replace(PROGRESS, slowest_commit_seconds=slowest_commit_seconds)
-    assert sufficient_grace(timedelta(seconds=declared), progress) == timedelta(seconds=given)
-
-
-def test_the_first_attempt_gets_the_declared_grace() -> None:
-    assert sufficient_grace(timedelta(seconds=30), None) == timedelta(seconds=30)

@@ -56,6 +56,16 @@ def test_a_killed_run_computes_the_lost_steps_again_with_the_same_losses(site: T
     assert site.losses() == undisturbed.losses()
 
 
+def test_a_manifest_holds_the_losses_since_the_commit_before_it(site: TrainingSite) -> None:
+    site.train()
+    losses = [manifest.metrics["loss"] for manifest in site.checkpoints.manifests()]
+    assert [[step for step, _ in pairs] for pairs in losses] == [
+        list(range(1, 11)),
+        list(range(11, 21)),
+        list(range(21, 31)),
+    ]
+
+
 def test_it_learns_to_read_digits(site: TrainingSite) -> None:
     done = site.train(SPILLWAY_STEPS="150", SPILLWAY_CHECKPOINT_EVERY="150")
     assert done.exit_code == 0

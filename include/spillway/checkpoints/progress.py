@@ -6,9 +6,7 @@ It is written at the first step and with each checkpoint, so it survives the pod
 from __future__ import annotations
 
 import json
-import math
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import Any
 
 from spillway.checkpoints.layout import progress_key
@@ -22,7 +20,7 @@ class Progress:
     """``step`` is the newest one known to have run; ``first_step`` is where the attempt began.
 
     ``durable_step`` is the newest committed one, of whichever attempt; None where nothing is committed yet.
-    ``slowest_commit_seconds`` is of this attempt's commits; None before the first.
+    ``slowest_commit_seconds`` is of this attempt's commits, None before the first: a pod's grace must be longer.
     """
 
     first_step: int
@@ -32,17 +30,6 @@ class Progress:
     at: str
     durable_step: int | None = None
     slowest_commit_seconds: float | None = None
-
-
-GRACE_MARGIN = timedelta(seconds=5)
-"""What a stop takes besides the commit: the step that is being computed, and the way of the signal."""
-
-
-def sufficient_grace(declared: timedelta, progress: Progress | None) -> timedelta:
-    """The grace to give the next pod of a run: the declared one, or longer where a commit was seen to need it."""
-    if progress is None or progress.slowest_commit_seconds is None:
-        return declared
-    return max(declared, timedelta(seconds=math.ceil(progress.slowest_commit_seconds)) + GRACE_MARGIN)
 
 
 def write_progress(store: ObjectStore, run: str, attempt: int, progress: Progress) -> None:
