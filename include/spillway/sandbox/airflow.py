@@ -23,16 +23,20 @@ ADMIN = "admin"
 AIRFLOW_STAGE = 2
 
 
-def settings_file() -> Mapping[str, str]:
-    """The settings that the sandbox shares with the containers."""
-    lines = [line.strip() for line in SETTINGS_FILE.read_text().splitlines()]
+def settings_file(file: Path = SETTINGS_FILE) -> Mapping[str, str]:
+    """The settings that the sandbox shares with the containers, or those of another file in their format."""
+    lines = [line.strip() for line in file.read_text().splitlines()]
     pairs = (line.partition("=") for line in lines if line and not line.startswith("#"))
     return {name: value for name, _, value in pairs}
 
 
 def airflow_environment(settings: SandboxSettings) -> dict[str, str]:
-    """The whole environment of an Airflow process: nothing of the caller's but PATH, HOME and the time zone data."""
+    """The whole environment of an Airflow process: nothing of the caller's but PATH, HOME and the time zone data.
+
+    ``airflow.env`` in the state directory, where somebody has put one, has the last word.
+    """
     made = credentials(settings)
+    own = settings.state / SETTINGS_FILE.name
     home = settings.airflow_home
     url = f"http://127.0.0.1:{settings.airflow_port}"
     fernet = base64.urlsafe_b64encode(hashlib.sha256(made["airflow_fernet_source"].encode()).digest()).decode()
@@ -60,6 +64,7 @@ def airflow_environment(settings: SandboxSettings) -> dict[str, str]:
         "AIRFLOW__SECRETS__BACKEND": "airflow.secrets.local_filesystem.LocalFilesystemBackend",
         "AIRFLOW__SECRETS__BACKEND_KWARGS": json.dumps({"connections_file_path": str(settings.connections)}),
         "SPILLWAY_CONFIG_DIR": str(settings.config),
+        **(settings_file(own) if own.exists() else {}),
     }
 
 
