@@ -172,11 +172,12 @@ class S3Store:
         conditions, condition = _conditions(if_absent, if_match)
         # A retry of a write whose answer was lost meets its own object; the stamp tells it from somebody else's.
         stamp = {_STAMP: uuid.uuid4().hex} if conditions else {}
+        attributes = {} if content_type is None else {"ContentType": content_type}
         upload = Upload(
             client=self._client,
             bucket=self._bucket,
             key=key,
-            attributes={} if content_type is None else {"ContentType": content_type},
+            attributes=attributes,
             metadata={**(metadata or {}), **stamp},
             conditions=conditions,
         )
@@ -189,14 +190,8 @@ class S3Store:
             if not conditions or of_the_body or of_the_bucket:
                 raise
             return self._own_write(key, stamp, condition, problem)
-        return ObjectInfo(
-            key=key,
-            size_bytes=size_bytes,
-            etag=etag,
-            sha256=sha256,
-            content_type=content_type,
-            metadata=dict(metadata or {}),
-        )
+        facts: dict[str, Any] = {"content_type": content_type, "metadata": dict(metadata or {})}
+        return ObjectInfo(key=key, size_bytes=size_bytes, etag=etag, sha256=sha256, **facts)
 
     def _own_write(self, key: str, stamp: Mapping[str, str], condition: str, problem: SpillwayError) -> ObjectInfo:
         found, metadata = self._head(key)

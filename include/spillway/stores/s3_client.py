@@ -63,16 +63,6 @@ def s3_client(
     """
     if not access_key or not secret_key:
         raise ConfigError("connection", str(endpoint_url or "aws"), "the access key or the secret key is empty")
-    config = Config(
-        signature_version="s3v4",
-        s3={"addressing_style": "path" if endpoint_url else "auto", "payload_signing_enabled": False},
-        request_checksum_calculation="when_required",
-        response_checksum_validation="when_required",
-        max_pool_connections=CONNECTIONS,
-        retries={"mode": "standard", "total_max_attempts": attempts},
-        connect_timeout=min(10.0, timeout_seconds),
-        read_timeout=timeout_seconds,
-    )
     try:
         with _LOCK:
             return _session().client(
@@ -82,10 +72,23 @@ def s3_client(
                 aws_access_key_id=access_key,
                 aws_secret_access_key=secret_key,
                 verify=str(ca_file) if ca_file else None,
-                config=config,
+                config=_config(endpoint_url, attempts, timeout_seconds),
             )
     except ValueError as problem:
         raise ConfigError("connection", str(endpoint_url), f"not an endpoint URL: {problem}") from problem
+
+
+def _config(endpoint_url: str | None, attempts: int, timeout_seconds: float) -> Config:
+    return Config(
+        signature_version="s3v4",
+        s3={"addressing_style": "path" if endpoint_url else "auto", "payload_signing_enabled": False},
+        request_checksum_calculation="when_required",
+        response_checksum_validation="when_required",
+        max_pool_connections=CONNECTIONS,
+        retries={"mode": "standard", "total_max_attempts": attempts},
+        connect_timeout=min(10.0, timeout_seconds),
+        read_timeout=timeout_seconds,
+    )
 
 
 @cache

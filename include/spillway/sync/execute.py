@@ -77,28 +77,29 @@ def sync_dataset(
         raise Missing("dataset", dataset, f"{source.name}/{prefix}", fix=fix)
     run = _Run(source, destination, dataset, prefix)
     plan = run.plan(there, _listing(destination, prefix), delete=delete, delete_share_max=delete_share_max)
-    if dry_run:
-        outcomes = {planned.key: _as_planned(planned) for planned in plan.objects}
-    else:
-        outcomes = run.apply(plan, on_progress)
+    fates = {planned.key: _as_planned(planned) for planned in plan.objects} if dry_run else run.apply(plan, on_progress)
     report = SyncReport(
         dataset=dataset,
         source=source.name,
         destination=destination.name,
         dry_run=dry_run,
-        outcomes=tuple(outcomes[key] for key in sorted(outcomes)),
+        outcomes=tuple(fates[key] for key in sorted(fates)),
     )
+    _log(report)
+    return report
+
+
+def _log(report: SyncReport) -> None:
     counts = ", ".join(f"{report.count(fate)} {fate}" for fate in ObjectFate)
     log.info(
         "dataset %s: %s -> %s%s: %s; %d bytes copied",
-        dataset,
-        source.name,
-        destination.name,
-        " (dry run)" if dry_run else "",
+        report.dataset,
+        report.source,
+        report.destination,
+        " (dry run)" if report.dry_run else "",
         counts,
         report.bytes_copied,
     )
-    return report
 
 
 def refuse_foreign_tier(dataset: str, *, tier: Tier, home: str, site: str) -> None:

@@ -58,40 +58,44 @@ class FaultyProxy:
         return None
 
 
+class _Server(ThreadingHTTPServer):
+    def __init__(self, proxy: FaultyProxy) -> None:
+        super().__init__(("127.0.0.1", 0), _Relay)
+        self.proxy = proxy
+
+
+class _Relay(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    server: _Server
+
+    def relay(self) -> None:
+        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        headers = {name: value for name, value in self.headers.items() if name.lower() != "expect"}
+        answer = self.server.proxy.answer(self.command, self.path, headers, body)
+        self.close_connection = True
+        if answer is None:
+            return
+        self.send_response_only(answer.status)
+        for name, value in answer.headers:
+            if name.lower() not in ("content-length", "connection", "transfer-encoding"):
+                self.send_header(name, value)
+        announced = dict(answer.headers).get("Content-Length", "0") if self.command == "HEAD" else len(answer.body)
+        self.send_header("Content-Length", str(announced))
+        self.send_header("Connection", "close")
+        self.end_headers()
+        self.wfile.write(answer.body[: answer.sent])
+
+    do_GET = do_PUT = do_POST = do_DELETE = do_HEAD = relay
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Say nothing."""
+
+
 @contextmanager
 def faulty_proxy(upstream: str) -> Iterator[FaultyProxy]:
     """A running proxy for the length of a ``with`` block."""
     proxy = FaultyProxy(upstream)
-
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def relay(self) -> None:
-            body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-            headers = {name: value for name, value in self.headers.items() if name.lower() != "expect"}
-            answer = proxy.answer(self.command, self.path, headers, body)
-            self.close_connection = True
-            if answer is None:
-                return
-            self.send_response_only(answer.status)
-            for name, value in answer.headers:
-                if name.lower() not in ("content-length", "connection", "transfer-encoding"):
-                    self.send_header(name, value)
-            if self.command == "HEAD":
-                length = dict(answer.headers).get("Content-Length", "0")
-            else:
-                length = str(len(answer.body))
-            self.send_header("Content-Length", length)
-            self.send_header("Connection", "close")
-            self.end_headers()
-            self.wfile.write(answer.body[: answer.sent])
-
-        do_GET = do_PUT = do_POST = do_DELETE = do_HEAD = relay
-
-        def log_message(self, format: str, *args: object) -> None:
-            """Say nothing."""
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server = _Server(proxy)
     proxy.url = f"http://127.0.0.1:{server.server_address[1]}"
     thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
     thread.start()
