@@ -470,6 +470,20 @@ def test_containers_do_not_outlive_their_agent_and_its_successor_reports_them(po
     assert pods.ended(pods.create("true", spec=_on(spare))).status.phase == "Succeeded"
 
 
+def test_an_agent_that_is_stopped_takes_its_containers_with_it_at_once(pods: Pods, spare: str) -> None:
+    name = pods.shell("trap '' TERM; echo up; while :; do sleep 0.05; done", spec=_on(spare))
+    pods.running(name)
+    agent = pods.cluster.agents[spare]
+    assert agent.process is not None
+
+    agent.process.terminate()
+
+    assert agent.process.wait(4) == 0
+    assert _processes_of(name) == []
+    agent.start()
+    assert pods.ended(name).status.reason == "NodeAgentRestarted"
+
+
 def _processes_of(pod: str) -> list[str]:
     """Processes of the machine whose environment says that they run in the pod."""
     found = []

@@ -129,7 +129,10 @@ class ApiClient:
                 if answer.status != 200:
                     return
                 async for line in answer.content:
-                    event = json.loads(line)
+                    try:
+                        event = json.loads(line)
+                    except ValueError:  # a server that was killed inside a line
+                        return
                     if event["type"] == "ERROR":
                         return
                     revision = event["object"]["metadata"]["resourceVersion"]

@@ -79,7 +79,7 @@ class Container:
             "lastState": self._last_state,
         }
 
-    def wait_for(self, reason: str, message: str) -> bool:
+    def set_waiting(self, reason: str, message: str) -> bool:
         """Say why it does not run yet; False where that was said already."""
         new = {"waiting": {"reason": reason, **({"message": message} if message else {})}}
         changed = new != self.state

@@ -22,6 +22,8 @@ from spillway.sandbox.kube.quantities import quantity
 log = logging.getLogger(__name__)
 
 _DISRUPTED = "TerminationByKubelet"
+_DISCARD_SECONDS = 5
+_GPU_TRIES, _GPU_PAUSE_SECONDS = 50, 0.1
 
 
 class GpuPool:
@@ -91,9 +93,8 @@ class Pod:
     async def discard(self) -> None:
         """Kill what runs and stop talking about the pod."""
         self._end(0)
-        self._report.close()
-        with contextlib.suppress(asyncio.TimeoutError):
-            await asyncio.wait_for(asyncio.wait([self._task]), 5)
+        await self._report.close()
+        await asyncio.wait([self._task], timeout=_DISCARD_SECONDS)
         self._task.cancel()
 
     def _end(self, grace_seconds: float) -> None:
@@ -122,21 +123,31 @@ class Pod:
 
     async def _run_containers(self) -> None:
         spec = self.obj["spec"]
-        indices = self._gpus.take(_gpu_count(spec))
-        if indices is None:
+        if not await self._take_gpus(_gpu_count(spec)):
             self._final_phase = "Failed"
             self._reason = ("UnexpectedAdmissionError", f"Allocate failed: the node has not enough {GPU} left")
             return
-        self._indices = indices
         timer = asyncio.create_task(self._watch_deadline(spec.get("activeDeadlineSeconds")))
-        for container in self._inits:
-            if await self._keep(container, once=True) != 0:
-                break
-        else:
-            await asyncio.gather(*(self._keep(container, once=False) for container in self._containers))
-        timer.cancel()
+        try:
+            for container in self._inits:
+                if await self._keep(container, once=True) != 0:
+                    break
+            else:
+                await asyncio.gather(*(self._keep(container, once=False) for container in self._containers))
+        finally:
+            timer.cancel()
         done = all(container.exit_code == 0 for container in self._containers) and not self._reason[0]
         self._final_phase = "Succeeded" if done else "Failed"
+
+    async def _take_gpus(self, count: int) -> bool:
+        """Have the GPUs; those of a pod that was deleted by force come back a moment after its object is gone."""
+        for _ in range(_GPU_TRIES):
+            indices = self._gpus.take(count)
+            if indices is not None:
+                self._indices = indices
+                return True
+            await self._pause(_GPU_PAUSE_SECONDS)
+        return False
 
     async def _watch_deadline(self, seconds: int | None) -> None:
         if seconds is not None:
@@ -163,7 +174,7 @@ class Pod:
             if self._ending.is_set() or content:
                 break
             container.restarts += 1
-            container.wait_for("CrashLoopBackOff", f"back-off {pause}s restarting failed container")
+            container.set_waiting("CrashLoopBackOff", f"back-off {pause}s restarting failed container")
             await self._report.push()
             await self._pause(pause)
         await self._report.push()
@@ -182,7 +193,7 @@ class Pod:
                 reason, message = "CreateContainerConfigError", str(problem)
             except (ApiFailure, *UNAVAILABLE) as problem:
                 reason, message = "CreateContainerConfigError", f"the API server did not answer: {problem!r}"
-            if container.wait_for(reason, message):
+            if container.set_waiting(reason, message):
                 await self._report.push()
                 await self._node.event(self.obj, "Warning", "Failed", message)
             await self._pause(pause)

@@ -23,17 +23,18 @@ class StatusReport:
     def __init__(self, send: Call) -> None:
         self._send = send
         self._wanted = self._delivered = 0
+        self._closed = False
         self._changed = asyncio.Condition()
         self._task = asyncio.create_task(self._run())
 
     async def push(self, *, wait: bool = False) -> None:
-        """Have the present status sent; with ``wait``, return when it was delivered."""
+        """Have the present status sent; with ``wait``, return when it was delivered, or at once after ``close``."""
         async with self._changed:
             self._wanted += 1
             mine = self._wanted
             self._changed.notify_all()
             if wait:
-                await self._changed.wait_for(lambda: self._delivered >= mine)
+                await self._changed.wait_for(lambda: self._closed or self._delivered >= mine)
 
     async def _run(self) -> None:
         while True:
@@ -45,8 +46,12 @@ class StatusReport:
                 self._delivered = sending
                 self._changed.notify_all()
 
-    def close(self) -> None:
+    async def close(self) -> None:
+        """Send nothing more and let nobody wait for it."""
         self._task.cancel()
+        async with self._changed:
+            self._closed = True
+            self._changed.notify_all()
 
 
 async def persist(call: Call) -> None:

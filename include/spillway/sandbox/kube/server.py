@@ -90,12 +90,11 @@ class ApiServer:
                 )
                 return self._answer(request, target, created, code=201)
             case "POST", _, "binding":
-                self._objects.bind(self._get(target), (await requests.object_body(request))["target"]["name"])
-                return web.json_response(status.success(201), status=201)
+                return self._bind(target, await requests.object_body(request))
             case "POST", _, "eviction":
-                return self._evict(self._get(target), await requests.object_body(request))
+                return self._evict(target, await requests.object_body(request))
             case "PUT", str(), _:
-                return self._replace(request, target, self._get(target), await requests.object_body(request))
+                return self._replace(request, target, await requests.object_body(request))
             case "PATCH", str(), _:
                 return self._patch(request, target, await requests.body(request))
             case "DELETE", None, _:
@@ -151,10 +150,13 @@ class ApiServer:
                 await response.write(line)
         return response
 
-    def _replace(self, request: web.Request, target: Target, old: Object, body: Object) -> web.Response:
+    # The methods below change objects. They are not coroutines on purpose: between reading the object that a request
+    # names and storing its successor no other request may run.
+
+    def _replace(self, request: web.Request, target: Target, body: Object) -> web.Response:
         new = self._objects.replace(
             target.resource,
-            old,
+            self._get(target),
             body,
             only_status=target.subresource == "status",
             dry_run=requests.is_dry_run(request),
@@ -174,9 +176,14 @@ class ApiServer:
             new = patches.merge(old, patch)
         else:
             new = patches.strategic(old, patch)
-        return self._replace(request, target, self._get(target), new)
+        return self._replace(request, target, new)
 
-    def _evict(self, pod: Object, eviction: Object) -> web.Response:
+    def _bind(self, target: Target, binding: Object) -> web.Response:
+        self._objects.bind(self._get(target), binding["target"]["name"])
+        return web.json_response(status.success(201), status=201)
+
+    def _evict(self, target: Target, eviction: Object) -> web.Response:
+        pod = self._get(target)
         budgets = self._store.list(DISRUPTION_BUDGETS, namespace_of(pod))
         forbidden = disruption_allowed(self._objects, budgets, pod)
         if forbidden:
