@@ -109,12 +109,34 @@ def test_a_passing_fault_is_retried_by_the_client(retrying: S3Store, proxy: Faul
     assert read_all(retrying, "x") == b"1"
 
 
-def test_a_body_that_breaks_off_is_unreachable_and_not_a_short_object(
+def test_a_body_that_breaks_off_goes_on_where_it_was(store: S3Store, direct: S3Store, proxy: FaultyProxy) -> None:
+    direct.put("x", b"0123456789", size_bytes=10)
+    proxy.spoil("GET", lambda answer: replace(answer, sent=4), times=2)
+    assert read_all(store, "x") == b"0123456789"
+    proxy.spoil("GET", lambda answer: replace(answer, sent=2))
+    assert b"".join(store.read("x", start=3, length=5)) == b"34567"
+
+
+def test_a_body_that_breaks_off_again_and_again_is_unreachable_and_not_a_short_object(
     store: S3Store, direct: S3Store, proxy: FaultyProxy
 ) -> None:
     direct.put("x", b"0123456789", size_bytes=10)
-    proxy.spoil("GET", lambda answer: replace(answer, sent=4))
+    proxy.spoil("GET", lambda answer: replace(answer, sent=1), times=4)
     with pytest.raises(Unreachable):
+        read_all(store, "x")
+
+
+def test_a_body_that_breaks_off_does_not_go_on_with_another_version(
+    store: S3Store, direct: S3Store, proxy: FaultyProxy
+) -> None:
+    direct.put("x", b"0123456789", size_bytes=10)
+
+    def overwrite(answer: Answer) -> Answer:
+        direct.put("x", b"9876543210", size_bytes=10)
+        return replace(answer, sent=4)
+
+    proxy.spoil("GET", overwrite)
+    with pytest.raises(PreconditionFailed):
         read_all(store, "x")
 
 

@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import ClientError
+from botocore.response import StreamingBody
 
-from spillway.errors import IncompleteListing, KeyRefused, Missing, PreconditionFailed, SpillwayError
+from spillway.errors import IncompleteListing, KeyRefused, Missing, PreconditionFailed, SpillwayError, Unreachable
 from spillway.model import ObjectInfo
 from spillway.stores.s3_client import s3_client, typed_errors
 from spillway.stores.s3_upload import SHA256_FIELD, Upload
@@ -25,6 +26,7 @@ __all__ = ["S3Store", "open_store", "s3_client"]
 
 _CHUNK_BYTES = 1024**2
 _DELETE_BATCH = 1000
+_RESUMES = 3
 _STAMP = "spillway-write"
 """The metadata field that tells one conditional write from another."""
 
@@ -132,21 +134,42 @@ class S3Store:
     def read(
         self, key: str, *, start: int = 0, length: int | None = None, if_match: str | None = None
     ) -> Iterator[bytes]:
-        if length == 0:
-            return
+        position, end = start, None if length is None else start + length
+        resumed = 0
+        while end is None or position < end:
+            body, if_match = self._open(key, position, end, if_match)
+            if body is None:
+                return
+            try:
+                for chunk in self._chunks(key, body):
+                    position += len(chunk)
+                    yield chunk
+            except Unreachable:
+                # A long body breaks off now and then; the rest of the same version is as good.
+                resumed += 1
+                if resumed > _RESUMES:
+                    raise
+            else:
+                return
+
+    def _open(self, key: str, start: int, end: int | None, etag: str | None) -> tuple[StreamingBody | None, str | None]:
+        """The body from ``start`` and the etag of its version; no body where the object ends before."""
         wanted: dict[str, Any] = {}
-        if start or length is not None:
-            wanted["Range"] = f"bytes={start}-{'' if length is None else start + length - 1}"
-        if if_match is not None:
-            wanted["IfMatch"] = f'"{if_match}"'
-        condition = f"etag is {if_match}" if if_match is not None else ""
+        if start or end is not None:
+            wanted["Range"] = f"bytes={start}-{'' if end is None else end - 1}"
+        if etag is not None:
+            wanted["IfMatch"] = f'"{etag}"'
+        condition = f"its etag is {etag}" if etag is not None else ""
         with typed_errors(self._name, bucket=self._bucket, key=key, condition=condition):
             try:
-                body = self._client.get_object(Bucket=self._bucket, Key=key, **wanted)["Body"]
-            except ClientError as answer:
-                if answer.response["ResponseMetadata"]["HTTPStatusCode"] == 416:
-                    return
+                answer = self._client.get_object(Bucket=self._bucket, Key=key, **wanted)
+            except ClientError as problem:
+                if problem.response["ResponseMetadata"]["HTTPStatusCode"] == 416:
+                    return None, etag
                 raise
+        return answer["Body"], answer["ETag"].strip('"')
+
+    def _chunks(self, key: str, body: StreamingBody) -> Iterator[bytes]:
         with body:
             chunks = body.iter_chunks(_CHUNK_BYTES)
             while True:
