@@ -21,7 +21,7 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"clouds", "stores", "registries", "sync", "images", "checkpoints", "connections"}),
     frozenset({"observe", "preflight", "ledger", "config"}),
     frozenset({"runs"}),
-    frozenset({"__main__", "sandbox"}),
+    frozenset({"__main__", "commands", "sandbox"}),
 )  # fmt: skip
 TRAINER_MAY_IMPORT = frozenset({"trainer", "checkpoints", "stores", "model", "errors", "codec"})
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from spillway.errors import SpillwayError
 from spillway.images.mirror import mirror
 from spillway.images.reference import ImageReference
-from spillway.model import JobSpec
+from spillway.model import JobSpec, PlacementDecision
 from spillway.placement.explain import table
 from spillway.runs.admission import decide, snapshot
 from spillway.runs.services import Services
@@ -15,17 +15,27 @@ from spillway.runs.staging import copy_dataset
 def plan(services: Services, job: JobSpec) -> str:
     """The decision for the job and, where it would be placed, what would be moved there."""
     decision = decide(services, job, snapshot(services))
-    lines = [table(decision)]
+    told = verdict(decision)
     if decision.chosen is None:
-        lines.append("would wait" if decision.possible else "would fail: nothing can ever hold it")
-        return "\n".join(lines)
-    target = decision.chosen.cluster
-    lines.append(f"would run on {target}/{decision.chosen.pool} ({decision.chosen.billing})")
+        return told
     try:
-        lines += [plan_image(services, job.image, target), _plan_dataset(services, job, target)]
+        return f"{told}\n{movement(services, job, decision.chosen.cluster)}"
     except SpillwayError as problem:
-        lines.append(f"would fail: {problem}")
-    return "\n".join(lines)
+        return f"{told}\nwould fail: {problem}"
+
+
+def verdict(decision: PlacementDecision) -> str:
+    """The table of a decision and what would follow from it."""
+    chosen = decision.chosen
+    if chosen is not None:
+        return f"{table(decision)}\nwould run on {chosen.cluster}/{chosen.pool} ({chosen.billing})"
+    follows = "would wait" if decision.possible else "would fail: nothing can ever hold it"
+    return f"{table(decision)}\n{follows}"
+
+
+def movement(services: Services, job: JobSpec, target: str) -> str:
+    """What would be moved to the site for the job; raises what the real thing would raise."""
+    return f"{plan_image(services, job.image, target)}\n{_plan_dataset(services, job, target)}"
 
 
 def plan_image(services: Services, image: str, target: str) -> str:

@@ -1,0 +1,77 @@
+"""Words of a command line, with a hint for the one that was nearly right."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from spillway.commands.console import Console
+from spillway.commands.installation import CONNECTIONS_VARIABLE, Installation
+from spillway.config.directories import CONFIGURATION_VARIABLE
+from spillway.errors import UnknownName
+
+Command = Callable[[Installation, Console, argparse.Namespace], int]
+"""Does what the options say; gives the exit code."""
+
+Subcommands: TypeAlias = "argparse._SubParsersAction[Parser]"
+
+
+class Parser(argparse.ArgumentParser):
+    """Tells which of its words is close to one it does not know."""
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if action.choices is not None and value not in action.choices:
+            kind = "command" if isinstance(action, argparse._SubParsersAction) else "choice"
+            raise argparse.ArgumentError(action, str(UnknownName(kind, str(value), action.choices)))
+
+
+def group(commands: Subcommands, name: str, text: str) -> Subcommands:
+    """A command that has commands of its own."""
+    return commands.add_parser(name, help=text, description=text).add_subparsers(metavar="COMMAND", required=True)
+
+
+def command(commands: Subcommands, name: str, function: Command, text: str, *, json: bool = False) -> Parser:
+    """One command with the options that every command has; ``json`` where a program would read its answer."""
+    parser = commands.add_parser(name, help=text, description=text)
+    parser.set_defaults(command=function, usage_error=parser.error)
+    place = parser.add_argument_group("where the installation is declared")
+    place.add_argument(
+        "--config-dir",
+        type=Path,
+        metavar="DIR",
+        help=f"with clusters.yaml, datasets.yaml and policy.yaml (default: ${CONFIGURATION_VARIABLE})",
+    )
+    place.add_argument(
+        "--connections",
+        type=Path,
+        metavar="FILE",
+        help=f"what `airflow connections export` writes, as JSON (default: ${CONNECTIONS_VARIABLE})",
+    )
+    if json:
+        parser.add_argument("--json", action="store_true", help="print JSON for a program")
+    return parser
+
+
+def dry_run(parser: Parser) -> None:
+    """Let the command show what it would do."""
+    parser.add_argument("--dry-run", action="store_true", help="show what would be done and change nothing")
+
+
+def at_least_one(text: str) -> int:
+    """A whole number from 1."""
+    if not text.isascii() or not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"expected a whole number from 1, got '{text}'")
+    return int(text)
+
+
+def seconds(text: str) -> float:
+    """A number of seconds above 0."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = 0.0
+    if not 0 < number < float("inf"):
+        raise argparse.ArgumentTypeError(f"expected a number of seconds above 0, got '{text}'")
+    return number

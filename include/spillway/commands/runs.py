@@ -1,0 +1,173 @@
+"""``runs``: which runs there are, how one went, and start, cancel, sweep."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping
+from typing import Any
+
+from spillway.commands.console import Console
+from spillway.commands.installation import Installation, run_record
+from spillway.commands.parsing import Subcommands, at_least_one, command, dry_run, group, seconds
+from spillway.ledger import RunRecord
+from spillway.model import Attempt, JobSpec
+from spillway.runs.cancelling import cancel, sweep
+from spillway.runs.carrying import carry
+from spillway.runs.evidence import evidence
+from spillway.runs.identity import open_generation
+from spillway.runs.planning import plan
+from spillway.runs.services import Services
+
+ORIGIN = "command line"
+INTERRUPTED = 130
+
+
+def register(commands: Subcommands) -> None:
+    """Add the commands."""
+    subject = group(commands, "runs", "list, show, start, cancel, sweep")
+    parser = command(subject, "list", _list, "the latest runs, newest last", json=True)
+    parser.add_argument("--limit", type=at_least_one, default=20, help="how many (default: 20)")
+    parser = command(subject, "show", _show, "each attempt of a run; with --json its whole evidence", json=True)
+    parser.add_argument("run", metavar="RUN")
+    parser = command(subject, "start", _start, "carry a job to its end from this process, or go on with its open run")
+    parser.add_argument("job", metavar="JOB", help="a job file's name, or a path with a slash")
+    parser.add_argument("--name", help="another run of the job beside the one that is open (default: the job's name)")
+    parser.add_argument("--poll-seconds", type=seconds, default=5.0, help="between two looks at the pod (default: 5)")
+    dry_run(parser)
+    parser = command(subject, "cancel", _cancel, "ask the run's pod to end with its grace, and end the run")
+    parser.add_argument("run", metavar="RUN")
+    parser.add_argument("--reason", default="cancelled from the command line", help="kept in the ledger")
+    dry_run(parser)
+    parser = command(subject, "sweep", _sweep, "stop the pods that no run of the ledger owns")
+    dry_run(parser)
+
+
+def _list(installation: Installation, console: Console, options: argparse.Namespace) -> int:
+    services = installation.services()
+    rows = [_row(record, services.ledger.attempts(record.run)) for record in services.ledger.runs()[-options.limit :]]
+    if options.json:
+        console.data(rows)
+    else:
+        console.table([key.upper().replace("_", " ") for key in _row_keys()], [list(row.values()) for row in rows])
+    return 0
+
+
+def _row_keys() -> tuple[str, ...]:
+    return ("run", "job", "created_at", "attempts", "state", "cluster", "committed_step")
+
+
+def _row(record: RunRecord, attempts: tuple[Attempt, ...]) -> dict[str, object]:
+    last = attempts[-1] if attempts else None
+    committed = [attempt.committed_step for attempt in attempts if attempt.committed_step is not None]
+    values = (
+        record.run,
+        record.job.name,
+        f"{record.created_at:%Y-%m-%dT%H:%M:%SZ}",
+        len(attempts),
+        "waiting" if last is None else _state(last),
+        None if last is None else last.candidate.cluster,
+        committed[-1] if committed else None,
+    )
+    return dict(zip(_row_keys(), values, strict=True))
+
+
+def _state(attempt: Attempt) -> str:
+    return str(attempt.outcome or attempt.state)
+
+
+def _show(installation: Installation, console: Console, options: argparse.Namespace) -> int:
+    services = installation.services()
+    record = run_record(services, options.run)
+    if options.json:
+        console.data(evidence(services, record.run))
+        return 0
+    asked = ", ".join(f"{key} {value}" for key, value in record.origin.items())
+    console.say(
+        f"run {record.run} of job {record.job.name}, opened {record.created_at:%Y-%m-%d %H:%M:%S} UTC ({asked})"
+    )
+    console.table(
+        ("ATTEMPT", "PLACE", "NODE", "RESUMED FROM", "STEPS", "COMMITTED", "STATE", "REASON"),
+        [_attempt_row(attempt) for attempt in services.ledger.attempts(record.run)],
+    )
+    costs = services.ledger.costs(record.run)
+    hours = sum(entry.gpu_hours for entry in costs)
+    console.say(f"booked: {hours:.4f} GPU-hours, {sum(entry.amount for entry in costs):.4f} in money")
+    return 0
+
+
+def _attempt_row(attempt: Attempt) -> tuple[object, ...]:
+    place = attempt.candidate
+    steps = None if attempt.first_step is None else f"{attempt.first_step}..{attempt.last_step or ''}"
+    return (
+        attempt.number,
+        f"{place.cluster}/{place.pool}/{place.billing}",
+        attempt.node,
+        attempt.resumed_from_step,
+        steps,
+        attempt.committed_step,
+        _state(attempt),
+        attempt.reason,
+    )
+
+
+def _start(installation: Installation, console: Console, options: argparse.Namespace) -> int:
+    services = installation.services()
+    job = installation.job(options.job, services.configuration.datasets)
+    if options.dry_run:
+        console.say(plan(services, job))
+        return 0
+    run = open_generation(services, job, {"started_by": ORIGIN, "name": options.name or job.name})
+    console.say(f"run {run}")
+    try:
+        with console.working(f"run {run}") as say:
+            last = carry(services, run, job, say, poll_seconds=options.poll_seconds)
+    except KeyboardInterrupt:
+        console.complain(_how_to_go_on(services, run, job, options))
+        return INTERRUPTED
+    console.say(f"run {run} succeeded in {last.number} attempts, last step {last.last_step}")
+    return 0
+
+
+def _how_to_go_on(services: Services, run: str, job: JobSpec, options: argparse.Namespace) -> str:
+    again = f"runs start {options.job}" + (f" --name {options.name}" if options.name else "")
+    attempt = services.ledger.open_attempt(run)
+    if attempt is None:
+        return f"interrupted; run {run} has no pod. `{again}` goes on, nothing is lost"
+    return (
+        f"interrupted; run {run} was left as it is, attempt {attempt.number} at {attempt.candidate.cluster}. "
+        f"`{again}` goes on with it, `runs cancel {run}` ends it; "
+        f"after {attempt.lease_expires_at:%H:%M:%S} UTC a sweep may stop its pod"
+    )
+
+
+def _cancel(installation: Installation, console: Console, options: argparse.Namespace) -> int:
+    services = installation.services()
+    run = run_record(services, options.run).run
+    attempt = services.ledger.open_attempt(run)
+    if attempt is None:
+        last = services.ledger.attempts(run)[-1:]
+        console.say(f"run {run} has no open attempt ({_state(last[0]) if last else 'none was made'}): nothing to do")
+        return 0
+    if options.dry_run:
+        console.say(f"would end attempt {attempt.number} of {run} at {attempt.candidate.cluster} ({attempt.state})")
+        return 0
+    with console.working(f"ending run {run}") as say:
+        cancel(services, run, options.reason, say)
+    return 0
+
+
+def _sweep(installation: Installation, console: Console, options: argparse.Namespace) -> int:
+    """1 where a pod could not be stopped."""
+    services = installation.services()
+    with console.working("asking every cluster for its pods") as say:
+        swept = sweep(services, _may_be_alive, say, dry_run=options.dry_run)
+    for entry in swept if options.dry_run else ():
+        console.say(f"would stop {entry.pod} at {entry.cluster}: {entry.reason}")
+    if not swept:
+        console.say("no pod without an owner")
+    return 1 if any(not entry.stopped for entry in swept) and not options.dry_run else 0
+
+
+def _may_be_alive(origin: Mapping[str, Any]) -> bool:
+    """Only Airflow knows whether its own tasks live; the sweep of its DAG looks after them."""
+    return origin.get("started_by") != ORIGIN
