@@ -210,6 +210,13 @@ def test_a_rate_limit_is_waited_out_as_long_as_the_registry_says(
     assert pauses == expected
 
 
+def test_the_start_of_an_upload_waits_out_a_rate_limit_too(server: ScriptedServer, pauses: list[float]) -> None:
+    answers = [Answer(status=201), Answer(status=202, headers={"Location": "/upload/1"}), Answer(status=429)]
+    server.script = lambda call: answers.pop()
+    client(server).put_blob("train", digest_of(b"layer"), iter([b"layer"]), size_bytes=5)
+    assert ([call.method for call in server.calls], pauses) == (["POST", "POST", "PUT"], [1.0])
+
+
 def test_a_rate_limit_may_name_the_moment_of_its_end(server: ScriptedServer, pauses: list[float]) -> None:
     server.script = limited(1, retry_after=format_datetime(datetime.now(UTC) + timedelta(seconds=30), usegmt=True))
     client(server).manifest("train", "v1")
@@ -223,6 +230,23 @@ def test_a_rate_limit_that_does_not_end_is_unreachable_with_its_pause(
     with pytest.raises(Unreachable, match="limits the rate") as caught:
         client(server).manifest("train", "v1")
     assert (caught.value.retry_after_seconds, len(pauses)) == (3.0, transport.MAX_RATE_LIMIT_WAITS)
+
+
+def test_a_failure_of_the_registry_that_passes_is_not_seen(server: ScriptedServer, pauses: list[float]) -> None:
+    answers = [FOUND, Answer(status=502), Answer(status=500)]
+    server.script = lambda call: answers.pop()
+    assert client(server).manifest("train", "v1") == MANIFEST
+    assert pauses == list(transport.FAILURE_PAUSES_SECONDS)
+
+
+def test_an_upload_is_never_sent_twice(server: ScriptedServer, pauses: list[float]) -> None:
+    def answer(call: Call) -> Answer:
+        return Answer(status=202, headers={"Location": "/upload/1"}) if call.method == "POST" else Answer(status=500)
+
+    server.script = answer
+    with pytest.raises(Unreachable, match="500"):
+        client(server).put_blob("train", digest_of(b"layer"), iter([b"layer"]), size_bytes=5)
+    assert ([call.method for call in server.calls], pauses) == (["POST", "PUT"], [])
 
 
 def test_nothing_listening_is_unreachable() -> None:
@@ -241,7 +265,9 @@ REFUSALS: dict[str, tuple[Answer, type[SpillwayError], str]] = {
 
 
 @pytest.mark.parametrize("case", REFUSALS, ids=str)
-def test_a_failure_has_the_type_that_tells_whether_a_retry_helps(server: ScriptedServer, case: str) -> None:
+def test_a_failure_has_the_type_that_tells_whether_a_retry_helps(
+    server: ScriptedServer, pauses: list[float], case: str
+) -> None:
     answer, kind, text = REFUSALS[case]
     server.script = lambda call: answer
     with pytest.raises(kind, match=text):

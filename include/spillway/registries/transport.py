@@ -23,6 +23,9 @@ MAX_PARALLEL = 16
 MAX_REDIRECTS = 5
 MAX_RATE_LIMIT_WAITS = 4
 MAX_RATE_LIMIT_WAIT_SECONDS = 60.0
+FAILURES = (500, 502, 503, 504)
+FAILURE_PAUSES_SECONDS = (0.2, 1.0)
+"""Pauses before a request is repeated that the registry failed at, as one that is written to elsewhere may."""
 TOKEN_SECONDS = 60.0
 """How long a token lives whose service does not say; the distribution specification's own default."""
 TOKEN_MARGIN_SECONDS = 10.0
@@ -40,6 +43,11 @@ class Request:
     stream: Iterable[bytes] | None = None
     accepted: tuple[int, ...] = (200,)
     """Statuses that the caller understands; every other one is raised."""
+
+    @property
+    def repeatable(self) -> bool:
+        """Whether sending it twice is the same as sending it once."""
+        return self.stream is None and self.method != "POST"
 
 
 class Transport:
@@ -73,17 +81,19 @@ class Transport:
         Raises:
             Unreachable, AccessDenied, RequestRefused: the registry gave no answer that the caller accepts.
         """
-        waits = 0
+        waits = failures = 0
         while True:
             answer = self._send_authenticated(request)
-            if answer.status != 429 or 429 in request.accepted:
+            if answer.status == 429 and waits < MAX_RATE_LIMIT_WAITS and request.stream is None:
+                pause = min(_retry_after_seconds(answer, attempt=waits), MAX_RATE_LIMIT_WAIT_SECONDS)
+                waits += 1
+            elif answer.status in FAILURES and failures < len(FAILURE_PAUSES_SECONDS) and request.repeatable:
+                pause = FAILURE_PAUSES_SECONDS[failures]
+                failures += 1
+            else:
                 return self._checked(request, answer)
-            pause = _retry_after_seconds(answer.headers.get("Retry-After"), attempt=waits)
             answer.drain_conn()
-            if request.stream is not None or waits == MAX_RATE_LIMIT_WAITS:
-                raise Unreachable(self.endpoint, "it limits the rate of requests (429)", retry_after_seconds=pause)
-            sleep(min(pause, MAX_RATE_LIMIT_WAIT_SECONDS))
-            waits += 1
+            sleep(pause)
 
     def _send_authenticated(self, request: Request) -> urllib3.BaseHTTPResponse:
         """Send; answer a first challenge, or the end of a token's life, once."""
@@ -174,7 +184,10 @@ class Transport:
         problem = error_text(answer)
         if answer.status in (401, 403):
             raise AccessDenied(self.endpoint, problem, fix=self._fix(answer.status, request.scope))
-        if answer.status >= 500 or answer.status in (408, 425, 429):
+        if answer.status == 429:
+            pause = _retry_after_seconds(answer, attempt=MAX_RATE_LIMIT_WAITS)
+            raise Unreachable(self.endpoint, "it limits the rate of requests (429)", retry_after_seconds=pause)
+        if answer.status >= 500 or answer.status in (408, 425):
             raise Unreachable(self.endpoint, problem)
         raise RequestRefused(self.endpoint, f"{request.method} {urlsplit(request.url).path}", problem)
 
@@ -225,8 +238,9 @@ def error_text(answer: urllib3.BaseHTTPResponse) -> str:
     return f"{answer.status} {said}".strip()
 
 
-def _retry_after_seconds(header: str | None, *, attempt: int) -> float:
+def _retry_after_seconds(answer: urllib3.BaseHTTPResponse, *, attempt: int) -> float:
     """Seconds or a date, as HTTP allows; without the header, doubling from one second."""
+    header = answer.headers.get("Retry-After")
     if header is None:
         return float(2**attempt)
     if header.strip().isdigit():
