@@ -1,4 +1,5 @@
-"""The cluster that the contract is held against: the sandbox's, or any by ``SPILLWAY_CONTRACT_KUBECONFIG``.
+"""The clusters that the contract is held against: the sandbox's, the same nodes under a real control plane (marked
+``real_k8s``), or in their place any cluster by ``SPILLWAY_CONTRACT_KUBECONFIG``.
 
 A foreign cluster needs nodes with GPUs. ``SPILLWAY_CONTRACT_IMAGE`` names an image with a shell that its nodes can pull
 without a secret; without it the image comes from a registry on this machine, for nodes that are this machine's too.
@@ -17,6 +18,7 @@ import yaml
 from kubernetes import client, config
 
 from spillway.testing.kube_space import Image, Space
+from spillway.testing.real_cluster import RealCluster
 from spillway.testing.runnable_image import ImageSource
 
 
@@ -28,12 +30,15 @@ class Access:
     file: Path
 
 
-@pytest.fixture(scope="session")
+GIVEN = os.environ.get("SPILLWAY_CONTRACT_KUBECONFIG")
+CLUSTERS = ["given"] if GIVEN else ["sandbox", pytest.param("real", marks=pytest.mark.real_k8s)]
+
+
+@pytest.fixture(scope="session", params=CLUSTERS)
 def access(request: pytest.FixtureRequest) -> Access:
-    given = os.environ.get("SPILLWAY_CONTRACT_KUBECONFIG")
-    if given:
-        return Access(kubeconfig=yaml.safe_load(Path(given).read_text()), file=Path(given))
-    cluster = request.getfixturevalue("kube_api")
+    if GIVEN:
+        return Access(kubeconfig=yaml.safe_load(Path(GIVEN).read_text()), file=Path(GIVEN))
+    cluster = request.getfixturevalue("kube_api" if request.param == "sandbox" else "real_kube")
     return Access(kubeconfig=cluster.kubeconfig, file=cluster.kubeconfig_file)
 
 
@@ -59,3 +64,14 @@ def space(api_client: client.ApiClient, image: Image) -> Iterator[Space]:
     made.open()
     yield made
     made.close()
+
+
+@pytest.fixture(scope="session")
+def real_kube(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealCluster]:
+    """A real control plane with two of the sandbox's node agents."""
+    cluster = RealCluster(tmp_path_factory.mktemp("real"))
+    try:
+        cluster.start()
+        yield cluster
+    finally:
+        cluster.stop()

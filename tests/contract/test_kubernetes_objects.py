@@ -90,7 +90,7 @@ class TestObjects:
     def test_the_three_patches(self, space: Space) -> None:
         core, name = space.core, space.name
         body = space.pod("patched", "true", spec={"nodeSelector": {"none": "such"}})
-        eventually(lambda: space.try_create(body))
+        space.create(body)
 
         merged = space.api_client.call_api(
             f"/api/v1/namespaces/{name}/pods/patched",
@@ -111,7 +111,7 @@ class TestObjects:
 
     def test_conditions_are_merged_by_type_and_status_is_apart_from_the_rest(self, space: Space) -> None:
         core, name = space.core, space.name
-        eventually(lambda: space.try_create(space.pod("apart", "true", spec={"nodeSelector": {"none": "such"}})))
+        space.create(space.pod("apart", "true", spec={"nodeSelector": {"none": "such"}}))
         for kind in ("spillway.dev/A", "spillway.dev/B"):
             condition = {"type": kind, "status": "True"}
             core.patch_namespaced_pod_status("apart", name, {"status": {"conditions": [condition]}})
@@ -123,7 +123,7 @@ class TestObjects:
         assert core.read_namespaced_pod("apart", name).status.message is None
 
     def test_a_pods_spec_does_not_change(self, space: Space) -> None:
-        eventually(lambda: space.try_create(space.pod("fixed", "true", spec={"nodeSelector": {"none": "such"}})))
+        space.create(space.pod("fixed", "true", spec={"nodeSelector": {"none": "such"}}))
         change = {"spec": {"restartPolicy": "Always"}}
 
         assert _failure(lambda: space.core.patch_namespaced_pod("fixed", space.name, change)) == (422, "Invalid")
@@ -200,7 +200,7 @@ class TestSelection:
         }
 
     def test_field_selectors(self, space: Space) -> None:
-        eventually(lambda: space.try_create(space.pod("field", "true", spec={"nodeSelector": {"none": "such"}})))
+        space.create(space.pod("field", "true", spec={"nodeSelector": {"none": "such"}}))
 
         def found(selector: str) -> bool:
             return "field" in _names(space.core.list_namespaced_pod(space.name, field_selector=selector))

@@ -157,7 +157,7 @@ class TestEviction:
         policies.create_namespaced_pod_disruption_budget(space.name, {"metadata": {"name": "budget"}, "spec": spec})
         body = space.pod("protected", *SHELL, UNTIL_TERM)
         body["metadata"]["labels"] = {"app": "contract-budget"}
-        space.try_create(body)
+        space.create(body)
         space.says("protected", "up")
 
         with pytest.raises(client.ApiException) as refused:

@@ -37,11 +37,13 @@ class Space:
         self.name = f"contract-{os.getpid()}-{next(_numbers)}"
 
     def open(self) -> None:
+        """Create the namespace; return when pods can be created in it."""
         self.core.create_namespace({"metadata": {"name": self.name}})
         if self.image.docker_config:
             data = {".dockerconfigjson": json.dumps(self.image.docker_config)}
             body = {"metadata": {"name": PULL_SECRET}, "type": "kubernetes.io/dockerconfigjson", "stringData": data}
             self.core.create_namespaced_secret(self.name, body)
+        eventually(self._accepts_pods)
 
     def close(self) -> None:
         self.core.delete_namespace(self.name)
@@ -58,15 +60,18 @@ class Space:
             "spec": {**fixed, **secrets, "containers": [main], **(spec or {})},
         }
 
-    def run(self, name: str, script: str, **fields: Any) -> None:
-        """Create a pod that runs the shell script."""
-        body = self.pod(name, *SHELL, script, **fields)
-        eventually(lambda: self.try_create(body))
+    def create(self, body: Mapping[str, Any]) -> Any:
+        """The pod as it was created."""
+        return self.core.create_namespaced_pod(self.name, body)
 
-    def try_create(self, body: Mapping[str, Any]) -> bool:
-        """Create the pod; False where its namespace has no service account yet, as on a cluster that demands one."""
+    def run(self, name: str, script: str, **fields: Any) -> Any:
+        """A pod that runs the shell script."""
+        return self.create(self.pod(name, *SHELL, script, **fields))
+
+    def _accepts_pods(self) -> bool:
+        """False where the namespace has no service account yet, which a real cluster makes a moment later."""
         try:
-            self.core.create_namespaced_pod(self.name, body)
+            self.core.create_namespaced_pod(self.name, self.pod("trial", "true"), dry_run="All")
         except self._refusal as problem:
             if problem.status == 403 and "serviceaccount" in str(problem.body):
                 return False
