@@ -203,6 +203,7 @@ PULLS_THAT_NEVER_WORK = {
     "unauthorized": "unauthorized: authentication required",
     "denied": "pull access denied, repository does not exist or may require authorization",
     "untrusted": "tls: failed to verify certificate: x509: certificate signed by unknown authority",
+    "other bytes": "blob sha256:12: expected digest sha256:12, the bytes have sha256:34; they were not used",
     "time-out in the name only": 'failed to pull "registry.cloud/timeout@sha256:0": not found',
 }
 

@@ -17,7 +17,7 @@ _PASSES = re.compile(
 _NEVER_WORKS = re.compile(
     r"not ?found|(manifest|name|repository|blob)[ _]unknown|does not exist|invalid (reference|image|name)|"
     r"couldn't parse|unauthorized|denied|forbidden|authentication required|no basic auth|no match for platform|"
-    r"x509|\b40[134]\b",
+    r"x509|\b40[134]\b|(expected|unexpected commit) digest|failed size validation",
     re.IGNORECASE,
 )
 _NAMES = re.compile(r'"[^"]*"|\S*[/@]\S*')

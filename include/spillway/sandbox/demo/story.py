@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import shutil
 import tempfile
 import threading
@@ -161,6 +162,14 @@ class Story:
         self.timings_s[phase] = round(time.monotonic() - since, 2)
 
 
+def _job(services: Services, *, short: bool) -> JobSpec:
+    """The demo's job; a short one where the only question is which mechanism broke."""
+    job = load_job(job_file(INCLUDE / "jobs", JOB), services.configuration.datasets)
+    if not short:
+        return job
+    return dataclasses.replace(job, environment={**job.environment, "SPILLWAY_STEPS": "20"})
+
+
 def run_demo(
     settings: SandboxSettings,
     say: Say,
@@ -185,7 +194,7 @@ def run_demo(
         story = Story(
             settings=settings,
             services=services,
-            job=load_job(job_file(INCLUDE / "jobs", JOB), services.configuration.datasets),
+            job=_job(services, short=broken is not None),
             say=say,
             broken=broken,
             timings_s={"set_up_s": round(time.monotonic() - began, 2)},
