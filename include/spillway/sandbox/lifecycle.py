@@ -20,7 +20,7 @@ from spillway.sandbox.configuration import write_configuration, write_connection
 from spillway.sandbox.process import ProcessSpec
 from spillway.sandbox.settings import INCLUDE, SandboxSettings, check_ports, credentials
 from spillway.sandbox.sites import certificates, seed, site_processes
-from spillway.sandbox.supervisor import Supervisor, marked_processes, read_status, sweep
+from spillway.sandbox.supervisor import Supervisor, marked_processes, read_status, supervisor_pid, sweep
 
 Say = Callable[[str], None]
 
@@ -92,12 +92,12 @@ def unpause(settings: SandboxSettings, dags: tuple[str, ...]) -> None:
 
 def down(settings: SandboxSettings, say: Say) -> None:
     """Stop everything; afterwards no process of the sandbox is left, also where the supervisor had died."""
-    pid = _supervisor_pid(settings.state)
+    pid = supervisor_pid(settings.state)
     if pid is not None:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGTERM)
         deadline = time.monotonic() + STOP_SECONDS
-        while _supervisor_pid(settings.state) is not None and time.monotonic() < deadline:
+        while supervisor_pid(settings.state) is not None and time.monotonic() < deadline:
             time.sleep(0.2)
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
@@ -130,11 +130,16 @@ def _spawn_supervisor(settings: SandboxSettings, *, with_airflow: bool) -> None:
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
-    deadline = time.monotonic() + STOP_SECONDS
-    while read_status(settings.state) is None:
-        if process.poll() is not None or time.monotonic() > deadline:
-            raise SandboxError(f"the supervisor did not start:\n{tail(settings.logs / 'supervisor.log')}")
-        time.sleep(0.1)
+    try:
+        deadline = time.monotonic() + STOP_SECONDS
+        while read_status(settings.state) is None:
+            if process.poll() is not None or time.monotonic() > deadline:
+                raise SandboxError(f"the supervisor did not start:\n{tail(settings.logs / 'supervisor.log')}")
+            time.sleep(0.1)
+    except BaseException:
+        process.terminate()
+        process.wait()
+        raise
 
 
 def _wait_ready(settings: SandboxSettings, say: Say, wanted: Callable[[str], bool]) -> None:
@@ -159,16 +164,6 @@ def _wait_ready(settings: SandboxSettings, say: Say, wanted: Callable[[str], boo
                 + tail(settings.logs / f"{first}.log")
             )
         time.sleep(0.3)
-
-
-def _supervisor_pid(state: Path) -> int | None:
-    """The pid of a living supervisor."""
-    try:
-        pid = int((state / "supervisor.pid").read_text())
-        command = Path(f"/proc/{pid}/cmdline").read_bytes()
-    except (OSError, ValueError):
-        return None
-    return pid if b"spillway.sandbox" in command else None
 
 
 def _check_disk(state: Path) -> None:

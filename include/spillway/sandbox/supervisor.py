@@ -81,7 +81,7 @@ class Supervisor:
             elif not self._held(child) and (open_stage is None or child.spec.stage <= open_stage):
                 self._start_when_due(child, now)
             elif self._held(child):
-                child.ready = False
+                _put_aside(child)
         self._write_status()
 
     def _look_after(self, child: _Child, now: float) -> None:
@@ -133,6 +133,13 @@ class Supervisor:
                     child.process.wait(child.spec.stop_grace.total_seconds())
                 _kill_group(child.process, signal.SIGKILL)
                 child.process.wait()
+
+
+def _put_aside(child: _Child) -> None:
+    """A process that a drill took has not failed: it starts without delay when it is given back."""
+    _kill_group(child.process, signal.SIGKILL)
+    child.process, child.ready = None, False
+    child.next_start_at, child.back_off_seconds = 0.0, FIRST_BACK_OFF_SECONDS
 
 
 def _start(spec: ProcessSpec, state: Path) -> subprocess.Popen[bytes]:
@@ -192,10 +199,26 @@ def sweep(state: Path) -> int:
     return len(found)
 
 
+def supervisor_pid(state: Path) -> int | None:
+    """The pid of the living supervisor of the state directory; a number that another process has by now is not it."""
+    try:
+        pid = int((state / "supervisor.pid").read_text())
+        descriptors = list(Path(f"/proc/{pid}/fd").iterdir())
+    except (OSError, ValueError):
+        return None
+    lock = (state / "supervisor.lock").resolve()
+    for descriptor in descriptors:
+        with contextlib.suppress(OSError):
+            if descriptor.readlink() == lock:
+                return pid
+    return None
+
+
 def read_status(state: Path) -> dict[str, dict[str, object]] | None:
     """How each process is, or None where no supervisor runs."""
+    if supervisor_pid(state) is None:
+        return None
     try:
-        os.kill(int((state / "supervisor.pid").read_text()), 0)
         status: dict[str, dict[str, object]] = json.loads((state / "status.json").read_text())
     except (OSError, ValueError):
         return None
