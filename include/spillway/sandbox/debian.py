@@ -122,7 +122,7 @@ def _apt(archives: Path, arguments: Sequence[str]) -> str | None:
         "Debug::NoLocking": "1",  # the locks guard the host's package database, which is only read here
         "APT::Sandbox::User": "root",  # apt's own user may not enter our folder
         "APT::Update::Error-Mode": "any",
-        "Acquire::Retries": "1",
+        "Acquire::Retries": "0",  # the second try is made with fresh lists
         "Acquire::http::Timeout": "30",
     }
     options = [part for key, value in settings.items() for part in ("-o", f"{key}={value}")]
