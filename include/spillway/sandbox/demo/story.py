@@ -15,7 +15,7 @@ from typing import Any
 
 from spillway.checkpoints.store import CheckpointStore
 from spillway.config import job_file, load_job
-from spillway.errors import SandboxError, SpillwayError
+from spillway.errors import SandboxError
 from spillway.model import Attempt, AttemptState, JobSpec
 from spillway.runs.carrying import carry
 from spillway.runs.identity import run_base
@@ -102,8 +102,9 @@ class Story:
     def _carry(self) -> None:
         try:
             carry(self.services, self.run, self.job, self.say, poll_seconds=0.5)
-        except SpillwayError as problem:
-            self.failure = str(problem)
+        except Exception as problem:
+            # Whatever ends this thread ends the run: the story must not wait for it.
+            self.failure = str(problem) or repr(problem)
 
     def _placed_by_airflow(self) -> bool:
         for record in self.services.ledger.runs():
