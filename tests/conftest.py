@@ -5,4 +5,5 @@ pytest_plugins = [
     "spillway.testing.registry_server",
     "spillway.testing.postgres_server",
     "spillway.testing.kube_server",
+    "spillway.testing.sandbox_server",
 ]

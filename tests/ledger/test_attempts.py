@@ -136,7 +136,7 @@ def test_a_lapsed_lease_ends_the_attempt(ledger: Ledger) -> None:
     assert expired == dataclasses.replace(
         attempt,
         state=AttemptState.SETTLED,
-        outcome=Outcome.CANCELLED,
+        outcome=Outcome.PREEMPTED,
         reason="its lease ended at 2026-03-02T09:40:00.123456+00:00 and nobody renewed it",
         ended_at=LATER,
     )

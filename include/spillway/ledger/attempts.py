@@ -128,7 +128,7 @@ class AttemptStore:
             if stored.state is AttemptState.SETTLED or stored.lease_expires_at > now:
                 return stored
             reason = f"its lease ended at {stored.lease_expires_at.isoformat()} and nobody renewed it"
-            end = {"outcome": Outcome.CANCELLED, "reason": reason, "ended_at": now}
+            end = {"outcome": Outcome.PREEMPTED, "reason": reason, "ended_at": now}
             return write_attempt(connection, stored, state=AttemptState.SETTLED, **end)
 
     def _stored(self, connection: Connection, attempt: Attempt) -> Attempt:

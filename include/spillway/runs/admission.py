@@ -3,28 +3,45 @@
 from __future__ import annotations
 
 import dataclasses
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from spillway.errors import SpillwayError
 from spillway.leases import may_expire
-from spillway.model import Attempt, CoolDown, JobSpec, PlacementDecision, Reservation, Snapshot
+from spillway.losses import VerdictKind
+from spillway.model import (
+    Attempt,
+    AttemptState,
+    CoolDown,
+    JobSpec,
+    PlacementDecision,
+    PodPhase,
+    Reservation,
+    Snapshot,
+)
 from spillway.observe import observe
 from spillway.placement.policy import place
 from spillway.runs.services import Services
+from spillway.runs.settling import Ended, settle, settle_over
 from spillway.sync.manifest import verified_datasets
 
 OBSERVATION_DEADLINE = timedelta(seconds=20)
 
 
 def snapshot(services: Services) -> Snapshot:
-    """All clusters as they are now, with what is verified to be present at each; reservations are added later."""
-    return observe(
+    """All clusters as they are now, with what is verified to be present at each; reservations are added later.
+
+    A cluster that could not be seen is opened anew the next time: its credentials may have changed.
+    """
+    seen = observe(
         services.clients(),
         now=services.clock(),
         deadline=OBSERVATION_DEADLINE,
         declared=services.configuration.clusters,
         datasets_present=_datasets_present(services),
     )
+    for name in seen.unreachable:
+        services.forget(name)
+    return seen
 
 
 def _datasets_present(services: Services) -> frozenset[tuple[str, str]]:
@@ -68,10 +85,26 @@ def admit(services: Services, run: str, job: JobSpec) -> tuple[Attempt | None, P
 
 
 def expire_leases(services: Services, seen: Snapshot) -> tuple[Attempt, ...]:
-    """Settle the attempts whose owner died before a pod was seen; an unreachable cluster keeps its reservations."""
+    """Close the attempts that nobody looks after and of which no pod runs; an unreachable cluster keeps its own.
+
+    A pod that has ended in the meantime decides how its attempt ended.
+    """
     now = services.clock()
     over = [attempt for attempt in services.ledger.expired(now) if may_expire(attempt, seen)]
-    return tuple(services.ledger.expire(attempt, now) for attempt in over)
+    return tuple(expired for attempt in over if (expired := _expire(services, attempt, now)) is not None)
+
+
+def _expire(services: Services, attempt: Attempt, now: datetime) -> Attempt | None:
+    if attempt.state in {AttemptState.RESERVED, AttemptState.STAGED}:
+        return services.ledger.expire(attempt, now)
+    try:
+        pod = services.site(attempt.candidate.cluster).client.state(attempt.label)
+    except SpillwayError:
+        return None
+    if pod.phase is PodPhase.GONE:
+        reason = f"its lease ended at {attempt.lease_expires_at.isoformat()}, nobody renewed it and its pod is gone"
+        return settle(services, attempt, Ended(kind=VerdictKind.PREEMPTED, reason=reason))
+    return settle_over(services, attempt, pod)
 
 
 def _with_promises(seen: Snapshot, reservations: tuple[Reservation, ...], cool_downs: tuple[CoolDown, ...]) -> Snapshot:

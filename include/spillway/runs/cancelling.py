@@ -10,14 +10,15 @@ from typing import Any
 
 from spillway.clouds.base import ClusterClient
 from spillway.errors import SpillwayError
-from spillway.losses import PodVerdict, VerdictKind
+from spillway.losses import VerdictKind
 from spillway.model import Attempt, AttemptState, PodPhase, PodState
-from spillway.runs.services import Services
-from spillway.runs.settling import settle
-from spillway.runs.staging import Say
+from spillway.runs.services import Say, Services
+from spillway.runs.settling import Ended, settle, settle_over
 
 OVER = frozenset({PodPhase.SUCCEEDED, PodPhase.FAILED, PodPhase.GONE})
 POLL_SECONDS = 0.5
+UNKNOWN_GRACE = timedelta(seconds=30)
+"""For a pod whose job is not on record."""
 
 OwnerAlive = Callable[[Mapping[str, Any]], bool]
 """Whether the task that a run belongs to (its recorded origin) may still be looking after it."""
@@ -36,6 +37,8 @@ class Swept:
 def cancel(services: Services, run: str, reason: str, say: Say, *, patience: timedelta | None = None) -> Attempt | None:
     """End the run's open attempt: ask its pod to end with its grace, wait for it, settle as cancelled.
 
+    Where its cluster does not answer the attempt is settled all the same; the sweeper stops its pod later.
+
     Args:
         patience: how long to wait for the pod; the job's grace by default.
     Returns:
@@ -45,11 +48,15 @@ def cancel(services: Services, run: str, reason: str, say: Say, *, patience: tim
     if attempt is None:
         return None
     if attempt.state in {AttemptState.LAUNCHED, AttemptState.RUNNING}:
-        client = services.site(attempt.candidate.cluster).client
-        client.stop(attempt.label, grace=attempt.job.grace)
-        wait_until_over(client, attempt.label, patience or attempt.job.grace)
-    say(f"attempt {attempt.number} of {run} is cancelled: {reason}")
-    return settle(services, attempt, PodVerdict(kind=VerdictKind.DELETED_BY_PERSON, reason=reason))
+        try:
+            client = services.site(attempt.candidate.cluster).client
+            client.stop(attempt.label, grace=attempt.job.grace)
+            wait_until_over(client, attempt.label, patience or attempt.job.grace)
+        except SpillwayError as problem:
+            say(f"pod {attempt.label} could not be followed to its end, the sweeper will: {problem}")
+    settled = settle(services, attempt, Ended(kind=VerdictKind.DELETED_BY_PERSON, reason=reason))
+    say(f"attempt {settled.number} of {run} is {settled.outcome}: {settled.reason}")
+    return settled
 
 
 def wait_until_over(client: ClusterClient, pod_name: str, patience: timedelta) -> bool:
@@ -73,27 +80,33 @@ def sweep(services: Services, owner_alive: OwnerAlive, say: Say, *, dry_run: boo
             pods = client.owned()
         except SpillwayError as problem:
             say(f"{name} is left out: {problem}")
+            services.forget(name)
             continue
-        swept += [_sweep_pod(services, client, name, pod, owner_alive, say, dry_run) for pod in pods]
-    return tuple(entry for entry in swept if entry.reason)
+        for pod in pods:
+            attempt = services.ledger.attempt_by_label(pod.attempt or pod.name)
+            reason = _orphan_reason(services, attempt, pod, owner_alive)
+            if reason:
+                stopped = not dry_run and _end_orphan(services, client, attempt, pod, reason, say)
+                swept.append(Swept(cluster=name, pod=pod.name, reason=reason, stopped=stopped))
+    return tuple(swept)
 
 
-def _sweep_pod(
-    services: Services, client: ClusterClient, cluster: str, pod: PodState, owner_alive: OwnerAlive, say: Say, dry: bool
-) -> Swept:
-    attempt = services.ledger.attempt_by_label(pod.attempt or pod.name)
-    reason = _orphan_reason(services, attempt, pod, owner_alive)
-    if not reason or dry:
-        return Swept(cluster=cluster, pod=pod.name, reason=reason, stopped=False)
+def _end_orphan(
+    services: Services, client: ClusterClient, attempt: Attempt | None, pod: PodState, reason: str, say: Say
+) -> bool:
+    """Whether the pod has been asked to end, and its attempt, where it is still open, is settled."""
     try:
-        client.stop(pod.name, grace=attempt.job.grace if attempt else timedelta(seconds=30))
+        if attempt is None or attempt.state is AttemptState.SETTLED:
+            client.stop(pod.name, grace=attempt.job.grace if attempt else UNKNOWN_GRACE)
+        elif settle_over(services, attempt, pod) is None:
+            client.stop(pod.name, grace=attempt.job.grace)
+            wait_until_over(client, pod.name, attempt.job.grace)
+            settle(services, attempt, Ended(kind=VerdictKind.DELETED_BY_PERSON, reason=reason))
     except SpillwayError as problem:
-        say(f"{cluster}: {pod.name} could not be stopped: {problem}")
-        return Swept(cluster=cluster, pod=pod.name, reason=reason, stopped=False)
-    if attempt is not None and attempt.state is not AttemptState.SETTLED:
-        settle(services, attempt, PodVerdict(kind=VerdictKind.DELETED_BY_PERSON, reason=reason))
-    say(f"{cluster}: {pod.name} is stopped: {reason}")
-    return Swept(cluster=cluster, pod=pod.name, reason=reason, stopped=True)
+        say(f"{pod.cluster}: {pod.name} could not be stopped: {problem}")
+        return False
+    say(f"{pod.cluster}: {pod.name} is stopped: {reason}")
+    return True
 
 
 def _orphan_reason(services: Services, attempt: Attempt | None, pod: PodState, owner_alive: OwnerAlive) -> str:

@@ -7,8 +7,7 @@ import time
 from spillway.errors import TrainingFailed
 from spillway.model import Attempt, JobSpec, Outcome
 from spillway.runs.engine import Finished, Waiting, advance, conclude
-from spillway.runs.services import Services
-from spillway.runs.staging import Say
+from spillway.runs.services import Say, Services
 from spillway.runs.watching import Watch
 
 

@@ -10,8 +10,8 @@ from spillway.checkpoints.replicate import replicate
 from spillway.checkpoints.store import CheckpointStore
 from spillway.errors import SpillwayError
 from spillway.model import Attempt, AttemptState, JobSpec, Tier
-from spillway.runs.services import Services
-from spillway.runs.staging import Say, record_replication
+from spillway.runs.services import Say, Services
+from spillway.runs.staging import record_replication
 
 RECENT = timedelta(hours=24)
 """How long after its end a run's checkpoints are still looked at."""

@@ -10,16 +10,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from spillway.errors import CapacityNever, NoProgress, SpillwayError, TrainingFailed
+from spillway.errors import CapacityNever, IllegalTransition, NoProgress, SpillwayError, TrainingFailed
 from spillway.losses import VerdictKind
 from spillway.model import Attempt, AttemptState, JobSpec, Outcome, PlacementDecision
 from spillway.placement.explain import table
 from spillway.runs.admission import admit
+from spillway.runs.holding import holding
 from spillway.runs.launching import ensure_pod, launch
-from spillway.runs.services import Services
-from spillway.runs.settling import settle
-from spillway.runs.staging import Say, stage
-from spillway.runs.watching import Ended
+from spillway.runs.services import Say, Services
+from spillway.runs.settling import Ended, settle
+from spillway.runs.staging import stage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +44,6 @@ class Finished:
 
 
 Step = Waiting | Watching | Finished
-BEFORE_POD = frozenset({AttemptState.RESERVED, AttemptState.STAGED})
 
 
 def place_run(services: Services, run: str, job: JobSpec, say: Say) -> Attempt | PlacementDecision:
@@ -52,9 +51,7 @@ def place_run(services: Services, run: str, job: JobSpec, say: Say) -> Attempt |
 
     Raises:
         CapacityNever: no declared pool can ever hold the job.
-        NoProgress: the last attempts were lost one after the other without committing anything.
     """
-    _check_progress(services, run)
     attempt, decision = admit(services, run, job)
     if attempt is not None:
         say(f"attempt {attempt.number} of {run} is placed on {_place(attempt)}\n{table(decision)}")
@@ -69,38 +66,28 @@ def advance(services: Services, run: str, job: JobSpec, say: Say, *, restart: bo
 
     Args:
         restart: begin a new attempt also after one that failed or was cancelled: somebody asked for the run anew.
+    Raises:
+        CapacityNever: no declared pool can ever hold the job.
+        NoProgress: the last attempts were lost one after the other without committing anything.
+        SpillwayError: the attempt cannot be launched. Where a retry helps it stays open and goes on with the next
+            call; otherwise it is settled as failed and holds nothing any more.
     """
-    attempt = services.ledger.open_attempt(run)
-    if attempt is None:
-        last = _last(services, run)
-        if last is not None and _is_final(last, restart=restart):
-            return Finished(attempt=last)
-        placed = place_run(services, run, job, say)
-        if isinstance(placed, PlacementDecision):
-            return Waiting(decision=placed)
-        attempt = placed
-    return Watching(attempt=_bring_up(services, attempt, say))
-
-
-def _bring_up(services: Services, attempt: Attempt, say: Say) -> Attempt:
-    """The attempt with its pod launched.
-
-    What stands in the way for ever (an unknown image, a refused password) also ends the attempt, so that its place is
-    free at once; a launched one is left as it is, for its pod may be there.
-    """
-    try:
-        if attempt.state is AttemptState.RESERVED:
-            attempt = stage(services, attempt, say)
-        if attempt.state is AttemptState.STAGED:
-            return launch(services, attempt, say)
-        if attempt.state is AttemptState.LAUNCHED and attempt.pod_uid is None:
-            return ensure_pod(services, attempt, say)
-        return attempt
-    except SpillwayError as problem:
-        stored = services.ledger.attempt(attempt.run, attempt.number)
-        if not problem.retry_helps and stored.state in BEFORE_POD:
-            settle(services, stored, Ended(kind=VerdictKind.PROGRAM_ERROR, reason=f"could not be started: {problem}"))
-        raise
+    while True:
+        attempt = services.ledger.open_attempt(run)
+        if attempt is None:
+            placed = _finished(services, run, restart=restart) or place_run(services, run, job, say)
+            if isinstance(placed, Finished):
+                return placed
+            if isinstance(placed, PlacementDecision):
+                return Waiting(decision=placed)
+            attempt = placed
+        try:
+            with holding(services, attempt):
+                return Watching(attempt=_launched(services, attempt, say))
+        except SpillwayError as problem:
+            unseen = _after_failure(services, attempt, problem, say)
+            if unseen is not None:
+                return unseen
 
 
 def conclude(services: Services, run: str, number: int, ended: Ended, say: Say) -> Attempt:
@@ -117,24 +104,63 @@ def conclude(services: Services, run: str, number: int, ended: Ended, say: Say) 
     return attempt
 
 
-def _is_final(attempt: Attempt, *, restart: bool) -> bool:
-    if attempt.outcome is Outcome.PREEMPTED:
+def _launched(services: Services, attempt: Attempt, say: Say) -> Attempt:
+    """The attempt with its pod, from whatever state it is in."""
+    if attempt.state is AttemptState.RESERVED:
+        attempt = stage(services, attempt, say)
+    if attempt.state is AttemptState.STAGED:
+        return launch(services, attempt, say)
+    if attempt.state is AttemptState.LAUNCHED and attempt.pod_uid is None:
+        return ensure_pod(services, attempt, say)
+    return attempt
+
+
+def _after_failure(services: Services, attempt: Attempt, problem: SpillwayError, say: Say) -> Watching | None:
+    """What follows a launch that went wrong: None to place the run again, else the watch for a pod that may be there.
+
+    Raises:
+        SpillwayError: ``problem``, where neither helps.
+    """
+    if isinstance(problem, IllegalTransition):  # somebody else carries the attempt, or has ended it
+        raise problem
+    attempt = services.ledger.attempt(attempt.run, attempt.number)
+    if not problem.retry_helps:
+        settle(services, attempt, Ended(kind=VerdictKind.PROGRAM_ERROR, reason=str(problem)))
+        raise problem
+    if _answers(services, attempt.candidate.cluster):
+        raise problem
+    if attempt.state is AttemptState.LAUNCHED:
+        return Watching(attempt=attempt)
+    say(f"{_place(attempt)} is lost before the launch: {problem}")
+    settle(services, attempt, Ended(kind=VerdictKind.CLUSTER_UNREACHABLE, reason=str(problem)))
+    return None
+
+
+def _answers(services: Services, cluster: str) -> bool:
+    try:
+        services.site(cluster).client.describe()
+    except SpillwayError:
         return False
-    return attempt.outcome is Outcome.SUCCEEDED or not restart
+    return True
 
 
-def _last(services: Services, run: str) -> Attempt | None:
+def _finished(services: Services, run: str, *, restart: bool) -> Finished | None:
+    """The end of a run whose last attempt decides it; None where another attempt may follow."""
     attempts = services.ledger.attempts(run)
-    return attempts[-1] if attempts else None
-
-
-def _check_progress(services: Services, run: str) -> None:
-    """Attempts in a row that were lost without a new committed step end the run, whatever took them away."""
-    limit = services.configuration.runs.attempts_without_progress
-    recent = services.ledger.attempts(run)[-limit:]
-    if len(recent) == limit and all(a.outcome is Outcome.PREEMPTED and a.committed_step is None for a in recent):
+    if not attempts or (restart and attempts[-1].outcome is not Outcome.SUCCEEDED):
+        return None
+    if attempts[-1].outcome is not Outcome.PREEMPTED:
+        return Finished(attempt=attempts[-1])
+    recent = attempts[-services.configuration.runs.attempts_without_progress :]
+    if len(recent) == services.configuration.runs.attempts_without_progress and not any(map(_progressed, recent)):
         reasons = "; ".join(f"attempt {a.number} on {_place(a)}: {a.reason}" for a in recent)
-        raise NoProgress(f"run '{run}': {limit} attempts in a row committed no new step: {reasons}")
+        raise NoProgress(f"run '{run}': {len(recent)} attempts in a row committed no new step: {reasons}")
+    return None
+
+
+def _progressed(attempt: Attempt) -> bool:
+    """Whether it committed a step; one that did not end by being lost begins a new count."""
+    return attempt.committed_step is not None or attempt.outcome is not Outcome.PREEMPTED
 
 
 def _place(attempt: Attempt) -> str:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from spillway.checkpoints.store import CheckpointStore, ResumePoint
 from spillway.clouds.pod import build_pod, pull_secret, store_secret
-from spillway.errors import CorruptCheckpoint, Unreachable
+from spillway.errors import CorruptCheckpoint, Fenced, NoValidCheckpoint, SpillwayError
 from spillway.images.mirror import require_image
 from spillway.images.reference import ImageReference
 from spillway.model import Attempt, AttemptState, Cluster
-from spillway.runs.services import Services, Site
+from spillway.runs.services import Say, Services, Site
 from spillway.runs.sites import registry_host
-from spillway.runs.staging import Say
 
 STORE_SECRET = "spillway-store"
 PULL_SECRET = "spillway-registry"
@@ -26,27 +25,52 @@ def launch(services: Services, attempt: Attempt, say: Say) -> Attempt:
     assert attempt.image_digest is not None
     require_image(site.registry, ImageReference.parse(attempt.job.image).repository, attempt.image_digest)
     fence(services, attempt, say)
-    resume = CheckpointStore(site.checkpoints, attempt.run).resume_point()
-    for rejected in resume.rejected:
-        say(f"checkpoint not used: {rejected}")
+    resume = _resume_point(services, attempt, say)
     launched = services.ledger.advance(attempt, AttemptState.LAUNCHED, resumed_from_step=resume.step)
     return ensure_pod(services, launched, say)
+
+
+def _resume_point(services: Services, attempt: Attempt, say: Say) -> ResumePoint:
+    """Where the attempt goes on; what that costs is told.
+
+    Raises:
+        NoValidCheckpoint: steps were committed, and none of them can be read at the attempt's site.
+    """
+    site = attempt.candidate.cluster
+    resume = CheckpointStore(services.site(site).checkpoints, attempt.run).resume_point()
+    for rejected in resume.rejected:
+        say(f"checkpoint not used: {rejected}")
+    earlier = [known for known in services.ledger.attempts(attempt.run) if known.number < attempt.number]
+    if resume.step is None and (committed := [known for known in earlier if known.committed_step is not None]):
+        last = committed[-1]
+        seen = f"attempt {last.number} committed step {last.committed_step} at {last.candidate.cluster}, which did not"
+        raise NoValidCheckpoint(attempt.run, site, [f"{seen} reach {site}; start a new run to begin with step 1"])
+    reached = max((known.last_step for known in earlier if known.last_step is not None), default=0)
+    if reached > (resume.step or 0):
+        newest = "no step" if resume.step is None else f"step {resume.step}"
+        say(f"{reached - (resume.step or 0)} steps are lost: {reached} were trained, {newest} is committed at {site}")
+    return resume
 
 
 def fence(services: Services, attempt: Attempt, say: Say) -> None:
     """Make the attempt the only one that can commit: at its own store for certain, at every other that answers.
 
-    A store that is unreachable cannot be fenced; what an old attempt still commits there is of a lower attempt number
-    and so never newer than anything of this one.
+    Another store that does not answer cannot be fenced; what an old attempt still commits there is of a lower attempt
+    number and so never newer than anything of this one.
+
+    Raises:
+        Fenced: a newer attempt owns the run.
     """
     target = attempt.candidate.cluster
+    CheckpointStore(services.site(target).checkpoints, attempt.run).fence(attempt.number)
     stores = services.checkpoint_stores(attempt.run)
-    stores[target].fence(attempt.number)
     for name, store in stores.items():
         if name != target:
             try:
                 store.fence(attempt.number)
-            except Unreachable as problem:
+            except Fenced:
+                raise
+            except SpillwayError as problem:
                 say(f"checkpoint store of {name} could not be fenced: {problem}")
 
 
@@ -78,8 +102,12 @@ def ensure_pod(services: Services, attempt: Attempt, say: Say) -> Attempt:
         ]
     )
     state = site.client.launch(pod)
-    say(f"pod {state.name} ({state.uid}) at {cluster.name}, resumes from step {attempt.resumed_from_step}")
-    return services.ledger.amend(attempt, pod_uid=state.uid)
+    begins = "begins" if resume.step is None else f"resumes from step {resume.step}"
+    say(f"pod {state.name} ({state.uid}) at {cluster.name} {begins}")
+    amended = services.ledger.amend(attempt, pod_uid=state.uid)
+    if amended.state is AttemptState.SETTLED:  # it was cancelled while its pod was being created
+        site.client.stop(state.name, grace=attempt.job.grace)
+    return amended
 
 
 def _recorded_resume(store: CheckpointStore, attempt: Attempt) -> ResumePoint:

@@ -31,6 +31,8 @@ class Site:
 
 
 OpenSite = Callable[[Cluster], Site]
+Say = Callable[[str], None]
+"""Tells a person what was done, a line or a table at a time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

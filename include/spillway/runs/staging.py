@@ -6,25 +6,28 @@ Every step is idempotent and moves only what is missing; what was moved or refus
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
 
 from spillway.checkpoints.replicate import ReplicationReport, replicate
+from spillway.checkpoints.store import CheckpointStore
 from spillway.errors import ResidencyRefused, SyncIncomplete, Unreachable
 from spillway.images.mirror import MirrorReport, mirror
 from spillway.images.reference import ImageReference
 from spillway.ledger import Transfer, TransferKind, TransferOutcome
 from spillway.model import Attempt, AttemptState, Dataset, JobSpec, Tier
-from spillway.runs.services import Services
+from spillway.runs.predecessors import await_predecessors
+from spillway.runs.services import Say, Services
 from spillway.sync.execute import SyncReport, sync_dataset
 from spillway.sync.manifest import verified_datasets
 
-Say = Callable[[str], None]
-
 
 def stage(services: Services, attempt: Attempt, say: Say) -> Attempt:
-    """Move the attempt from reserved to staged."""
+    """Move the attempt from reserved to staged.
+
+    Checkpoints come last, when no earlier pod of the run can add to them any more.
+    """
     digest = stage_image(services, attempt, say).digest
     stage_dataset(services, attempt.job, attempt.candidate.cluster, say, run=attempt.run)
+    await_predecessors(services, attempt, say)
     stage_checkpoints(services, attempt, say)
     return services.ledger.advance(attempt, AttemptState.STAGED, image_digest=digest)
 
@@ -151,12 +154,13 @@ def copy_dataset(
 def stage_checkpoints(services: Services, attempt: Attempt, say: Say) -> None:
     """The newest committed steps of every reachable site at the target, so that nothing committed is trained again."""
     target = attempt.candidate.cluster
-    stores = services.checkpoint_stores(attempt.run)
-    for name, source in stores.items():
+    destination = CheckpointStore(services.site(target).checkpoints, attempt.run)
+    destination.head()  # so that what does not answer below is the source
+    for name, source in services.checkpoint_stores(attempt.run).items():
         if name == target:
             continue
         try:
-            report = replicate(source, stores[target])
+            report = replicate(source, destination)
         except Unreachable as problem:
             say(f"checkpoints at {name} cannot be read ({problem}); the newest step known at {target} is used")
             continue

@@ -12,24 +12,17 @@ import dataclasses
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from spillway.checkpoints.progress import read_progress
+from spillway.checkpoints.progress import Progress, read_progress
 from spillway.clouds.base import ClusterClient
-from spillway.errors import AccessDenied, ResumeMismatch, SpillwayError, Unreachable
+from spillway.errors import SpillwayError, Unreachable
 from spillway.losses import PodVerdict, VerdictKind, judge, may_hand_over
 from spillway.model import Attempt, AttemptState, PodPhase, PodState
 from spillway.runs.services import Services
+from spillway.runs.settling import Ended, progress_facts, resume_problem
 
 PROGRAM_LOG_LINES = 40
 STARTED = frozenset({PodPhase.RUNNING, PodPhase.SUCCEEDED, PodPhase.FAILED})
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ended:
-    """How the pod of an attempt ended; plain enough to travel in a trigger's event."""
-
-    kind: VerdictKind
-    reason: str
-    log_tail: tuple[str, ...] = ()
+ALIVE = frozenset({PodPhase.PENDING, PodPhase.RUNNING})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,13 +44,18 @@ class Watch:
     _last: PodState | None = None
     _unreachable_since: datetime | None = None
     _verdict: PodVerdict | None = None
-    _stop_asked_at: datetime | None = None
+    _stop_asked: bool = False
     _logs_until: datetime | None = None
-    _first_step_checked: bool = False
+    _progress: Progress | None = None
 
     def poll(self) -> Look:
-        """One look; an endpoint that does not answer is part of what was seen, never an exception."""
-        now = self.services.clock()
+        """One look; an endpoint that does not answer, the ledger's included, is part of what was seen."""
+        try:
+            return self._poll(self.services.clock())
+        except Unreachable as problem:
+            return Look(summary=f"not known now: {problem}")
+
+    def _poll(self, now: datetime) -> Look:
         self.attempt = self.services.ledger.attempt(self.attempt.run, self.attempt.number)
         if self.attempt.state is AttemptState.SETTLED:
             reason = f"attempt {self.attempt.number} was settled elsewhere: {self.attempt.reason}"
@@ -65,15 +63,17 @@ class Watch:
         self.services.ledger.renew_lease(self.attempt, now + self.services.configuration.runs.lease)
         try:
             pod = self._pod()
-        except (Unreachable, AccessDenied) as problem:
+        except SpillwayError as problem:
             return self._unreachable(problem, now)
         self._last, self._unreachable_since = pod, None
         self._note_start(pod, now)
+        self._note_progress()
         lines = self._new_log_lines(pod)
-        self._verdict = self._verdict or self._judge(pod, now)
-        if self._verdict is None:
-            return Look(summary=self._going_on(pod, now), log_lines=lines)
-        return self._drain(pod, now, lines)
+        seen = self._judge(pod, now)
+        if self._verdict is None and seen.watch_on:
+            return Look(summary=seen.reason, log_lines=lines)
+        self._verdict = self._verdict or seen
+        return self._drain(self._verdict, pod, now, lines)
 
     @property
     def _client(self) -> ClusterClient:
@@ -90,33 +90,27 @@ class Watch:
             pod, node=self.attempt.node, node_exists=node is not None, node_ready=node.ready if node else None
         )
 
-    def _judge(self, pod: PodState, now: datetime) -> PodVerdict | None:
-        """The verdict once the attempt is over, None while it goes on."""
-        policy = self.services.configuration.runs
-        verdict = judge(pod, now=now, startup_limit=policy.startup_limit, node_margin=policy.node_margin)
-        mismatch = self._first_step_problem()
+    def _judge(self, pod: PodState, now: datetime) -> PodVerdict:
+        mismatch = resume_problem(self.attempt)
         if mismatch is not None:
             return PodVerdict(kind=VerdictKind.PROGRAM_ERROR, reason=str(mismatch))
-        return None if verdict.watch_on else verdict
-
-    def _going_on(self, pod: PodState, now: datetime) -> str:
+        if pod.phase is PodPhase.GONE and self.attempt.pod_uid is None:
+            return PodVerdict(kind=VerdictKind.PREEMPTED, reason=f"pod '{pod.name}' was never seen at the cluster")
         policy = self.services.configuration.runs
-        return judge(pod, now=now, startup_limit=policy.startup_limit, node_margin=policy.node_margin).reason
+        return judge(pod, now=now, startup_limit=policy.startup_limit, node_margin=policy.node_margin)
 
-    def _drain(self, pod: PodState, now: datetime, lines: tuple[str, ...]) -> Look:
-        """Report the end once no process of the pod can be left, asking the pod to end until then."""
-        assert self._verdict is not None
-        if not may_hand_over(pod, now=now, node_margin=self.services.configuration.runs.node_margin):
-            if self._stop_asked_at is None:
+    def _drain(self, verdict: PodVerdict, pod: PodState, now: datetime, lines: tuple[str, ...]) -> Look:
+        """Report the end once no process of the pod can be left; a pod that has not ended is asked to, once."""
+        if pod.phase in ALIVE and not self._stop_asked:
+            try:
                 self._client.stop(self.attempt.label, grace=self.attempt.job.grace)
-                self._stop_asked_at = now
-            return Look(summary=f"{self._verdict.reason}; waiting for the pod to end", log_lines=lines)
-        failed = self._verdict.kind is VerdictKind.PROGRAM_ERROR
-        return self._end(self._verdict, lines, self._log_tail(pod) if failed else ())
-
-    def _end(self, verdict: PodVerdict, lines: tuple[str, ...] = (), tail: tuple[str, ...] = ()) -> Look:
-        ended = Ended(kind=verdict.kind, reason=verdict.reason, log_tail=tail)
-        return Look(summary=verdict.reason, log_lines=lines, ended=ended)
+                self._stop_asked = True
+            except SpillwayError as problem:
+                return Look(summary=f"{verdict.reason}; it could not be asked to end: {problem}", log_lines=lines)
+        if not may_hand_over(pod, now=now, node_margin=self.services.configuration.runs.node_margin):
+            return Look(summary=f"{verdict.reason}; waiting for the pod to end", log_lines=lines)
+        tail = self._log_tail(pod) if verdict.kind is VerdictKind.PROGRAM_ERROR else ()
+        return _end(verdict, lines=lines, tail=tail, at=pod.finished_at)
 
     def _unreachable(self, problem: SpillwayError, now: datetime) -> Look:
         """Silence says nothing of the pod; only past its grace and the margin may the run go on elsewhere."""
@@ -135,7 +129,7 @@ class Watch:
             unreachable_since=self._unreachable_since,
         )
         if verdict.kind is VerdictKind.CLUSTER_UNREACHABLE:
-            return self._end(self._verdict or verdict)
+            return _end(self._verdict or verdict)
         pause = getattr(problem, "retry_after_seconds", None)
         summary = f"no answer since {self._unreachable_since:%H:%M:%S}: {problem}"
         return Look(summary=summary, pause=timedelta(seconds=pause) if pause else None)
@@ -150,20 +144,18 @@ class Watch:
                 started_at=pod.started_at or now,
             )
 
-    def _first_step_problem(self) -> ResumeMismatch | None:
-        """Whether the trainer began right after its checkpoint; asked until its first step is known."""
-        if self._first_step_checked or self.attempt.state is not AttemptState.RUNNING:
-            return None
-        store = self.services.site(self.attempt.candidate.cluster).checkpoints
+    def _note_progress(self) -> None:
+        """Put on record how far the trainer has come: when its whole site is lost, only the ledger still knows."""
+        if self.attempt.state is not AttemptState.RUNNING:
+            return
         try:
+            store = self.services.site(self.attempt.candidate.cluster).checkpoints
             progress = read_progress(store, self.attempt.run, self.attempt.number)
         except SpillwayError:
-            return None
-        if progress is None:
-            return None
-        self._first_step_checked = True
-        self.attempt = self.services.ledger.amend(self.attempt, first_step=progress.first_step)
-        return resume_problem(self.attempt)
+            return
+        if progress is not None and progress != self._progress:
+            self._progress = progress
+            self.attempt = self.services.ledger.amend(self.attempt, **progress_facts(progress))
 
     def _new_log_lines(self, pod: PodState) -> tuple[str, ...]:
         if pod.phase not in STARTED:
@@ -184,9 +176,8 @@ class Watch:
             return ()
 
 
-def resume_problem(attempt: Attempt) -> ResumeMismatch | None:
-    """The error of an attempt whose first step is not its resume step + 1."""
-    expected = 1 if attempt.resumed_from_step is None else attempt.resumed_from_step + 1
-    if attempt.first_step is None or attempt.first_step == expected:
-        return None
-    return ResumeMismatch(attempt.run, resumed_from_step=attempt.resumed_from_step, first_step=attempt.first_step)
+def _end(
+    verdict: PodVerdict, *, lines: tuple[str, ...] = (), tail: tuple[str, ...] = (), at: datetime | None = None
+) -> Look:
+    ended = Ended(kind=verdict.kind, reason=verdict.reason, log_tail=tail, at=at)
+    return Look(summary=verdict.reason, log_lines=lines, ended=ended)

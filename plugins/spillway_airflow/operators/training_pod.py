@@ -13,7 +13,7 @@ from spillway.model import Attempt, Outcome
 from spillway.runs.cancelling import cancel
 from spillway.runs.engine import Finished, Watching, advance, conclude
 from spillway.runs.services import Services
-from spillway.runs.watching import Ended
+from spillway.runs.settling import Ended
 from spillway_airflow.failures import typed_failures
 from spillway_airflow.hooks import worker_services
 from spillway_airflow.triggers.capacity import CapacityTrigger

@@ -1,0 +1,103 @@
+"""Runs that lose what they run on, and go on elsewhere with exactly the next step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from spillway.model import Attempt, JobSpec, Outcome
+from spillway.runs.distribution import upload_checkpoints
+from spillway.runs.evidence import evidence
+from spillway.sandbox import drills
+from spillway.sandbox.configuration import NAMESPACE
+from spillway.sandbox.demo.reference import reference_loss
+from spillway.sandbox.settings import SandboxSettings
+from spillway.testing.carried_run import Carried
+from spillway.testing.polling import eventually
+
+MakeJob = Callable[..., JobSpec]
+Carry = Callable[[JobSpec], Carried]
+
+
+def told(attempts: tuple[Attempt, ...]) -> list[tuple[Any, ...]]:
+    return [
+        (a.number, a.candidate.cluster, a.outcome, a.resumed_from_step, a.first_step, a.last_step) for a in attempts
+    ]
+
+
+def test_a_run_that_nothing_disturbs_trains_to_the_end_on_premises(start_run: Carry, make_job: MakeJob) -> None:
+    run = start_run(make_job(steps=5, every=2))
+    assert run.result().outcome is Outcome.SUCCEEDED, run.story
+    assert told(run.attempts) == [(1, "onprem", Outcome.SUCCEEDED, None, 1, 5)]
+    assert run.committed("onprem") == (2, 4, 5)
+    assert [step for step, _ in run.losses("onprem")] == [1, 2, 3, 4, 5]
+    (cost,) = run.services.ledger.costs(run.run)
+    assert (cost.attempt, cost.cluster, cost.gpus) == (run.attempts[0].label, "onprem", 1)
+    assert (cost.started_at, cost.ended_at) == (run.attempts[0].started_at, run.attempts[0].ended_at)
+    assert run.services.ledger.reservations() == ()
+
+
+def test_a_run_whose_node_is_lost_goes_on_in_the_cloud_at_exactly_the_next_step(
+    sandbox: SandboxSettings, start_run: Carry, make_job: MakeJob, tmp_path: Path
+) -> None:
+    run = start_run(make_job(steps=20, every=3, pace=0.25))
+    first = run.running(1, committed=2)
+    drills.node_loss(sandbox, str(first.node))
+    durable = run.committed("onprem")[-1]
+    assert run.result().outcome is Outcome.SUCCEEDED, run.story
+    one, two = run.attempts
+    assert (one.outcome, two.candidate.cluster, two.outcome) == (Outcome.PREEMPTED, "cloud", Outcome.SUCCEEDED)
+    assert (two.resumed_from_step, two.first_step, two.last_step) == (durable, durable + 1, 20)
+    assert one.image_digest == two.image_digest
+    assert run.losses("cloud") == reference_loss(run.job, tmp_path)
+    costs = run.services.ledger.costs(run.run)
+    assert [(c.attempt, c.cluster, c.pod_uid) for c in costs] == [
+        (one.label, "onprem", one.pod_uid),
+        (two.label, "cloud", two.pod_uid),
+    ]
+    assert [step["step"] for step in evidence(run.services, run.run)["loss"]] == list(range(1, 21))
+
+
+def test_a_reclaimed_node_gives_notice_and_the_next_attempt_loses_nothing(
+    sandbox: SandboxSettings, start_run: Carry, make_job: MakeJob
+) -> None:
+    run = start_run(make_job(steps=25, every=50, pace=0.2))
+    first = run.running(1)
+    drills.spot_reclaim(sandbox, str(first.node), notice_seconds=2)
+    assert run.result().outcome is Outcome.SUCCEEDED, run.story
+    one, two = run.attempts
+    assert one.outcome is Outcome.PREEMPTED
+    assert one.last_step == one.committed_step == two.resumed_from_step
+    assert (two.first_step, two.last_step) == (one.last_step + 1, 25)  # type: ignore[operator]
+    assert [step for step, _ in run.losses(two.candidate.cluster)] == list(range(1, 26))
+
+
+def test_an_evicted_pod_is_followed_elsewhere(sandbox: SandboxSettings, start_run: Carry, make_job: MakeJob) -> None:
+    run = start_run(make_job(steps=25, every=50, pace=0.2))
+    first = run.running(1)
+    drills.evict(sandbox, str(first.node), NAMESPACE, first.label)
+    assert run.result().outcome is Outcome.SUCCEEDED, run.story
+    one, two = run.attempts
+    assert (one.outcome, two.candidate.cluster) == (Outcome.PREEMPTED, "cloud")
+    assert two.first_step == one.committed_step + 1  # type: ignore[operator]
+
+
+def test_the_loss_of_the_whole_site_costs_only_the_steps_since_the_last_replication(
+    sandbox: SandboxSettings, start_run: Carry, make_job: MakeJob
+) -> None:
+    run = start_run(make_job(steps=24, every=2, pace=0.25))
+    run.running(1, committed=2)
+    assert upload_checkpoints(run.services, run.said.append) == ()
+    replicated = run.committed("cloud")[-1]
+    eventually(lambda: run.attempts[0].committed_step, lambda step: step is not None and step > replicated)
+    drills.site_outage(sandbox, "onprem")
+    second = run.running(2)
+    assert (second.candidate.cluster, second.resumed_from_step) == ("cloud", replicated)
+    assert run.result().outcome is Outcome.SUCCEEDED, run.story
+    one, two = run.attempts
+    assert (one.outcome, two.first_step, two.last_step) == (Outcome.PREEMPTED, replicated + 1, 24)
+    assert "has not answered" in str(one.reason)
+    assert f"resumes from step {replicated}" in run.story
+    assert one.committed_step is not None and one.committed_step > replicated
+    assert "steps are lost" in run.story
