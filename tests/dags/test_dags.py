@@ -1,0 +1,129 @@
+"""Every DAG file: parsed as Airflow parses it, without any I/O, and held to the house rules."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spillway.sandbox.settings import INCLUDE, PROJECT
+
+DAGS = PROJECT / "dags"
+PLUGINS = PROJECT / "plugins"
+FILES = sorted(DAGS.glob("*.py"))
+LONGEST_LINES = 80
+
+SCHEDULES = {
+    "train": None,
+    "train_nightly": "0 1 * * *",
+    "train_on_new_data": ["spillway://datasets/digits"],
+    "sync_images": "17 * * * *",
+    "sync_datasets": "27 * * * *",
+    "upload_checkpoints": ["*/5 * * * *", "spillway://checkpoints/"],
+    "sweep_orphans": "*/10 * * * *",
+}
+PIPELINE = {
+    "place": [],
+    "sync_image": ["place"],
+    "sync_dataset": ["place"],
+    "train": ["sync_dataset", "sync_image"],
+    "settle": ["train"],
+}
+
+READS_A_CONNECTION = "from airflow.sdk import BaseHook\nBaseHook.get_connection('spillway_ledger')\n"
+OPENS_A_DATABASE = "import sqlite3\nsqlite3.connect('/tmp/ledger.db')\n"
+ASKS_THE_NETWORK = "import socket\nsocket.create_connection(('127.0.0.1', 9))\n"
+READS_A_DECLARED_FILE = "from pathlib import Path\nPath('/etc/clusters.yaml').read_text()\n"
+
+
+def parse(folder: Path, home: Path) -> Mapping[str, Any]:
+    """What Airflow finds in the folder when any I/O is an error."""
+    done = subprocess.run(
+        [sys.executable, str(Path(__file__).with_name("parse_dags.py")), str(folder)],
+        env={
+            "PATH": os.environ["PATH"],
+            "HOME": str(home),
+            "AIRFLOW_HOME": str(home),
+            "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
+            "AIRFLOW__CORE__PLUGINS_FOLDER": str(PLUGINS),
+            "PYTHONPATH": f"{INCLUDE}:{PLUGINS}",
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    found: Mapping[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+@pytest.fixture(scope="module")
+def parsed(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Any]:
+    return parse(DAGS, tmp_path_factory.mktemp("airflow"))
+
+
+def test_every_file_is_parsed_without_io(parsed: Mapping[str, Any]) -> None:
+    assert parsed["errors"] == {}
+    assert {dag_id: Path(dag["file"]).name for dag_id, dag in parsed["dags"].items()} == {
+        file.stem: file.name for file in FILES
+    }
+
+
+def test_io_in_a_dag_file_would_be_noticed(tmp_path: Path) -> None:
+    folder = tmp_path / "dags"
+    folder.mkdir()
+    bodies = {
+        "connection": READS_A_CONNECTION,
+        "database": OPENS_A_DATABASE,
+        "network": ASKS_THE_NETWORK,
+        "file": READS_A_DECLARED_FILE,
+    }
+    for name, body in bodies.items():
+        # Airflow reads only files in which both words occur.
+        (folder / f"{name}.py").write_text(f"# airflow dag\n{body}")
+
+    errors = parse(folder, tmp_path)["errors"]
+
+    assert {Path(file).stem for file in errors} == set(bodies)
+    assert all("Refused" in text for text in errors.values())
+
+
+def test_schedules_are_the_stated_ones(parsed: Mapping[str, Any]) -> None:
+    assert {dag_id: dag["schedule"] for dag_id, dag in parsed["dags"].items()} == SCHEDULES
+
+
+@pytest.mark.parametrize("dag_id", [file.stem for file in FILES])
+class TestHouseRules:
+    def test_a_file_is_wiring_and_no_longer_than_a_screen(self, dag_id: str, parsed: Mapping[str, Any]) -> None:
+        assert len((DAGS / f"{dag_id}.py").read_text().splitlines()) <= LONGEST_LINES
+
+    def test_it_explains_itself_and_can_be_found(self, dag_id: str, parsed: Mapping[str, Any]) -> None:
+        dag = parsed["dags"][dag_id]
+        assert dag["doc"].startswith("### ")
+        assert len(dag["doc"].splitlines()) >= 3
+        assert "spillway" in dag["tags"]
+        assert len(dag["tags"]) >= 2
+
+    def test_no_past_interval_is_caught_up_and_concurrency_is_bounded(
+        self, dag_id: str, parsed: Mapping[str, Any]
+    ) -> None:
+        dag = parsed["dags"][dag_id]
+        assert dag["catchup"] is False
+        assert 1 <= dag["max_active_runs"] <= 16
+
+    def test_every_task_has_an_owner_and_survives_a_lost_worker(self, dag_id: str, parsed: Mapping[str, Any]) -> None:
+        tasks = parsed["dags"][dag_id]["tasks"]
+        assert {task["owner"] for task in tasks.values()} == {"ml-platform"}
+        assert all(task["retries"] >= 1 and task["pauses"] for task in tasks.values())
+
+
+@pytest.mark.parametrize("dag_id", ["train", "train_nightly", "train_on_new_data"])
+def test_training_dags_have_the_one_pipeline(dag_id: str, parsed: Mapping[str, Any]) -> None:
+    tasks = parsed["dags"][dag_id]["tasks"]
+    assert {task_id: task["after"] for task_id, task in tasks.items()} == PIPELINE
