@@ -170,6 +170,7 @@ def _lock(state: Path) -> IO[str]:
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as taken:
+        file.close()
         raise SandboxError(f"a sandbox is already running on {state}; stop it first: make down") from taken
     return file
 
