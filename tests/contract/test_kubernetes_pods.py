@@ -10,19 +10,11 @@ from typing import Any
 import pytest
 from kubernetes import client, watch
 
-from spillway.testing.kube_space import Space, eventually
+from spillway.testing.kube_space import Space, condition_reasons, eventually, terminated
 from spillway.testing.runnable_image import SHELL
 
 UNTIL_TERM = "trap 'echo got-term; exit 143' TERM; echo up; while :; do sleep 0.1; done"
 GPU = "nvidia.com/gpu"
-
-
-def _terminated(pod: Any) -> Any:
-    return pod.status.container_statuses[0].state.terminated
-
-
-def _conditions(pod: Any) -> dict[str, str]:
-    return {condition.type: condition.reason for condition in pod.status.conditions or []}
 
 
 class TestPods:
@@ -30,7 +22,7 @@ class TestPods:
         space.run("hello", "echo out; echo err >&2")
 
         pod = space.ended("hello")
-        assert (pod.status.phase, _terminated(pod).exit_code, _terminated(pod).reason) == ("Succeeded", 0, "Completed")
+        assert (pod.status.phase, terminated(pod).exit_code, terminated(pod).reason) == ("Succeeded", 0, "Completed")
         assert sorted(space.log("hello").splitlines()) == ["err", "out"]
         assert pod.spec.node_name
         assert pod.status.start_time
@@ -39,9 +31,9 @@ class TestPods:
         space.run("fails", "printf 'at step 7' > /dev/termination-log; exit 7")
 
         pod = space.ended("fails")
-        ended = _terminated(pod)
+        ended = terminated(pod)
         assert (pod.status.phase, ended.exit_code, ended.reason, ended.message) == ("Failed", 7, "Error", "at step 7")
-        assert "DisruptionTarget" not in _conditions(pod)
+        assert "DisruptionTarget" not in condition_reasons(pod)
 
     def test_variables_come_from_secrets_config_maps_and_the_pod_itself(self, space: Space) -> None:
         space.core.create_namespaced_config_map(space.name, {"metadata": {"name": "vars"}, "data": {"a": "1"}})
@@ -130,12 +122,8 @@ class TestPods:
     def test_an_image_that_cannot_be_pulled_is_told_and_the_pod_stays_pending(self, space: Space) -> None:
         space.run("imageless", "true", image=f"127.0.0.1:1/none@sha256:{'0' * 64}")
 
-        def waiting() -> Any:
-            statuses = space.find("imageless").status.container_statuses
-            state = statuses[0].state.waiting if statuses else None
-            return state if state and state.reason in {"ErrImagePull", "ImagePullBackOff"} else None
-
-        assert "127.0.0.1:1/none" in eventually(waiting).message
+        told = space.waiting("imageless", "ErrImagePull", "ImagePullBackOff")
+        assert "127.0.0.1:1/none" in told.message
         assert space.find("imageless").status.phase == "Pending"
 
 
@@ -148,7 +136,7 @@ class TestEviction:
 
         pod = space.find("evicted")
         assert pod.metadata.deletion_timestamp
-        assert _conditions(pod)["DisruptionTarget"] == "EvictionByEvictionAPI"
+        assert condition_reasons(pod)["DisruptionTarget"] == "EvictionByEvictionAPI"
         space.gone("evicted")
 
     def test_a_disruption_budget_forbids_an_eviction(self, space: Space) -> None:
@@ -230,7 +218,7 @@ class TestNodes:
         space.core.patch_node(node, {"spec": {"unschedulable": True}})
         try:
             space.run("cordoned", "true", spec={"nodeSelector": {"kubernetes.io/hostname": node}})
-            eventually(lambda: _conditions(space.find("cordoned")).get("PodScheduled") == "Unschedulable")
+            eventually(lambda: condition_reasons(space.find("cordoned")).get("PodScheduled") == "Unschedulable")
         finally:
             space.core.patch_node(node, {"spec": {"unschedulable": None}})
         assert space.ended("cordoned").status.phase == "Succeeded"

@@ -5,9 +5,10 @@ from __future__ import annotations
 import secrets
 import signal
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +19,16 @@ from spillway.sandbox.agent.process import drill, node_agent_process
 from spillway.sandbox.certificates import Certificates, issue
 from spillway.sandbox.kube.process import api_server_process, kubeconfig
 from spillway.sandbox.process import ProcessSpec
+from spillway.testing.kube_space import Image, Space
 from spillway.testing.processes import free_ports, start, stop, wait_ready
+from spillway.testing.registry_server import RegistryServer
+from spillway.testing.runnable_image import ImageSource
 
 GPU_MODEL = "NVIDIA-A100-SXM4-80GB"
 GPUS_PER_NODE = 2
 NODE_LOST_AFTER = timedelta(seconds=4)
 POD_EVICTION_AFTER = timedelta(seconds=1)
+_spares = count(1)
 
 
 @dataclass(kw_only=True)
@@ -90,6 +95,17 @@ class KubeCluster:
         agent.start()
         return agent
 
+    def remove_agent(self, node: str) -> None:
+        """End the agent and delete its node, if it is still there."""
+        from kubernetes import client
+
+        self.agents.pop(node).stop()
+        api_client = self.client()
+        api = client.CoreV1Api(api_client)
+        if node in {found.metadata.name for found in api.list_node().items}:
+            api.delete_node(node)
+        api_client.close()
+
     def drill(self, node: str, path: str) -> list[str]:
         """Have a node agent do ``/evict/NAMESPACE/POD`` or ``/shutdown``; gives the pods that it ended."""
         return drill(self.agents[node].port, path, self.certificates)
@@ -142,3 +158,35 @@ def kube_api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KubeCluster]:
         yield cluster
     finally:
         cluster.stop()
+
+
+@pytest.fixture(scope="session")
+def kube_images(registries: Mapping[str, RegistryServer]) -> ImageSource:
+    """Puts images where the nodes of ``kube_api`` can pull them."""
+    return ImageSource(server=registries["onprem"])
+
+
+@pytest.fixture(scope="session")
+def _plain_image(kube_images: ImageSource) -> Image:
+    name = kube_images.put("plain", {"opt/plain/file": b"plain\n"})
+    return Image(name=name, docker_config=kube_images.docker_config)
+
+
+@pytest.fixture
+def kube_space(kube_api: KubeCluster, _plain_image: Image) -> Iterator[Space]:
+    """A namespace of this test alone on ``kube_api``, with an image of one file and the secret to pull it."""
+    api_client = kube_api.client()
+    space = Space(api_client, _plain_image)
+    space.open()
+    yield space
+    space.close()
+    api_client.close()
+
+
+@pytest.fixture
+def spare_node(kube_api: KubeCluster) -> Iterator[str]:
+    """The name of a node of this test alone, to be destroyed."""
+    node = f"spare-{next(_spares)}"
+    kube_api.add_agent(node)
+    yield node
+    kube_api.remove_agent(node)

@@ -93,13 +93,24 @@ class Space:
             pod = self.find(name)
             return pod if pod and pod.status.phase in phases else None
 
-        return eventually(reached)
+        return eventually(reached, lambda: self.find(name))
 
     def ended(self, name: str) -> Any:
         return self.phase(name, "Succeeded", "Failed")
 
     def gone(self, name: str) -> None:
-        eventually(lambda: self.find(name) is None)
+        """Return when there is no pod of that name."""
+        eventually(lambda: self.find(name) is None, lambda: self.find(name))
+
+    def waiting(self, name: str, *reasons: str) -> Any:
+        """The container's waiting state when it has one of the reasons."""
+
+        def told() -> Any:
+            statuses = self.find(name).status.container_statuses
+            state = statuses[0].state.waiting if statuses else None
+            return state if state and state.reason in reasons else None
+
+        return eventually(told, lambda: self.find(name))
 
     def log(self, name: str, **options: Any) -> str:
         answer = self.core.read_namespaced_pod_log(name, self.name, _preload_content=False, **options)
@@ -109,13 +120,23 @@ class Space:
     def says(self, name: str, text: str) -> None:
         """Return when the pod's log has the text."""
         self.phase(name, "Running", "Succeeded", "Failed")
-        eventually(lambda: text in self.log(name))
+        eventually(lambda: text in self.log(name), lambda: self.log(name))
 
 
-def eventually(probe: Callable[[], Any]) -> Any:
-    """The first truthy answer of the probe within the deadline."""
+def eventually(probe: Callable[[], Any], describe: Callable[[], Any] = lambda: "") -> Any:
+    """The first truthy answer of the probe within the deadline; ``describe`` says what is there instead."""
     deadline = time.monotonic() + DEADLINE_SECONDS
     while not (found := probe()):
-        assert time.monotonic() < deadline, f"not within {DEADLINE_SECONDS} s"
+        assert time.monotonic() < deadline, f"not within {DEADLINE_SECONDS} s: {describe()}"
         time.sleep(0.05)
     return found
+
+
+def terminated(pod: Any) -> Any:
+    """The terminated state of the pod's container."""
+    return pod.status.container_statuses[0].state.terminated
+
+
+def condition_reasons(pod: Any) -> dict[str, str | None]:
+    """The reason of each condition of the pod."""
+    return {condition.type: condition.reason for condition in pod.status.conditions or []}

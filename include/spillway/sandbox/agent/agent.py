@@ -59,9 +59,13 @@ class Agent:
     def log_file(self, uid: str, container: str) -> Path:
         return self._node.pod_directory(uid) / f"{container}.log"
 
-    async def evict(self, uid: str) -> None:
-        """End one pod as a node short of memory does."""
-        await self._pods[uid].disrupt("Evicted", "The node was low on resource: memory.")
+    async def evict(self, uid: str) -> list[str]:
+        """End one pod as a node short of memory does; gives its name, nothing where it does not run here any more."""
+        pod = self._pods.get(uid)
+        if pod is None or pod.over:
+            return []
+        await pod.disrupt("Evicted", "The node was low on resource: memory.")
+        return [pod.name]
 
     async def shut_down(self) -> list[str]:
         """End every pod as a machine does that was told to go; no pod is taken after it. Gives the pods' names."""
@@ -122,10 +126,10 @@ class Agent:
 
     def _clear_directories(self, present: set[str]) -> None:
         """Remove what earlier agents kept of pods that are gone."""
-        root = self._node.pod_directory("x").parent
+        root = self._node.pod_directory("any").parent
         for directory in root.iterdir() if root.is_dir() else ():
-            if directory.name not in present and directory.name not in self._pods:
-                shutil.rmtree(directory, ignore_errors=True)
+            if directory.name not in present:
+                self._spawn(asyncio.to_thread(shutil.rmtree, directory, ignore_errors=True))
 
     async def _fail(self, obj: Object, reason: str, message: str) -> None:
         """Report a pod as failed that does not run here."""

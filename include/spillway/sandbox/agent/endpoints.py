@@ -63,11 +63,7 @@ class _Endpoints:
         return response
 
     async def evict(self, request: web.Request) -> web.Response:
-        uid = self._uid(request)
-        if self._agent.running(uid) is None:
-            raise web.HTTPNotFound(text="the pod does not run on this node")
-        await self._agent.evict(uid)
-        return web.json_response([request.match_info["pod"]])
+        return web.json_response(await self._agent.evict(self._uid(request)))
 
     async def shut_down(self, _: web.Request) -> web.Response:
         return web.json_response(await self._agent.shut_down())

@@ -43,6 +43,16 @@ class Image:
         return dict(entry.partition("=")[::2] for entry in self.config.get("Env") or [])
 
 
+def _publish(staged: Path, target: Path) -> None:
+    """Make a finished directory visible, whole; another pull of the same content may have been faster."""
+    try:
+        staged.replace(target)
+    except OSError:
+        if not target.is_dir():
+            raise
+        shutil.rmtree(staged)
+
+
 def url_of(host: str) -> str:
     """Plain HTTP on loopback, as container engines do; TLS anywhere else."""
     name = host.partition(":")[0]
@@ -105,7 +115,7 @@ class ImageStore:
             staged = self._staging()
             for layer in layers:
                 lay_over(staged, layer)
-            staged.replace(target)
+            _publish(staged, target)
         return Image(digest=manifest.digest, root=target, config=config.get("config") or {})
 
     def _layer(self, registry: ImageRegistry, repository: str, digest: str, plain_digest: str) -> Path:
@@ -121,11 +131,7 @@ class ImageStore:
             unpack(blob, staged, plain_digest)
         finally:
             blob.unlink(missing_ok=True)
-        try:
-            staged.replace(target)
-        except OSError:
-            if not target.is_dir():  # another image with this layer may have been faster
-                raise
+        _publish(staged, target)
         return target
 
     def _staging(self) -> Path:

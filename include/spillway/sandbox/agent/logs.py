@@ -1,4 +1,7 @@
-"""Container logs on disk: one line of ``TIME STREAM F TEXT`` per line of output, read back in every way clients ask."""
+"""Container logs on disk, as container runtimes write them, and read back in every way that clients ask.
+
+Each line is ``TIME STREAM TAG TEXT``; the tag is F for a full line of output and P for a part without its end.
+"""
 
 from __future__ import annotations
 
@@ -46,8 +49,8 @@ class LogWriter:
                 line = await source.read(problem.consumed)
             if not line:
                 return
-            text = line.removesuffix(b"\n")
-            self._file.write(b"%s %s F %s\n" % (log_stamp(datetime.now(UTC)), stream.encode(), text))
+            tag, text = (b"F", line[:-1]) if line.endswith(b"\n") else (b"P", line)
+            self._file.write(b"%s %s %s %s\n" % (log_stamp(datetime.now(UTC)), stream.encode(), tag, text))
 
     def close(self) -> None:
         self._file.close()
@@ -84,7 +87,8 @@ def last_text(path: Path, *, lines: int, limit_bytes: int) -> str:
         return ""
     with path.open("rb") as file:
         found = _whole_lines(file)
-    return b"".join(line.split(b" ", 3)[3] for line in found[-lines:])[-limit_bytes:].decode(errors="replace")
+    texts = [_shown(line, LogRequest()) or b"" for line in found[-lines:]]
+    return b"".join(texts)[-limit_bytes:].decode(errors="replace")
 
 
 def since_seconds(seconds: int) -> datetime:
@@ -105,7 +109,9 @@ def _whole_lines(file: BinaryIO) -> list[bytes]:
 
 
 def _shown(line: bytes, request: LogRequest) -> bytes | None:
-    moment, _, _, text = line.split(b" ", 3)
+    moment, _, tag, text = line.split(b" ", 3)
     if request.since is not None and moment < log_stamp(request.since):
         return None
+    if tag == b"P":
+        text = text.removesuffix(b"\n")
     return moment + b" " + text if request.timestamps else text

@@ -1,0 +1,50 @@
+"""What an agent finds at its start, and what it hands out."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from spillway.errors import SandboxError
+from spillway.sandbox.agent.client import read_kubeconfig
+from spillway.sandbox.agent.container import start_ticks, sweep
+from spillway.sandbox.agent.pod import GpuPool
+
+
+def test_gpus_are_handed_out_lowest_first_and_never_twice() -> None:
+    pool = GpuPool(4)
+
+    first, second = pool.take(1), pool.take(2)
+    assert (first, second, pool.take(2)) == ([0], [1, 2], None)
+
+    pool.give_back([0])
+    assert pool.take(2) == [0, 3]
+
+
+def test_the_sweep_kills_what_an_agent_left_and_nothing_that_took_over_its_number(tmp_path: Path) -> None:
+    left, innocent = (subprocess.Popen(["sleep", "60"], start_new_session=True) for _ in range(2))
+    directory = tmp_path / "uid"
+    directory.mkdir()
+    (directory / "a.pid").write_text(f"{left.pid} {start_ticks(left.pid)}")
+    (directory / "b.pid").write_text(f"{innocent.pid} 1")
+    (directory / "c.pid").write_text("")
+    try:
+        assert sweep(tmp_path) == 1
+        assert left.wait(5) == -9
+        assert innocent.poll() is None
+        assert list(tmp_path.rglob("*.pid")) == []
+    finally:
+        for process in (left, innocent):
+            process.kill()
+            process.wait()
+
+
+@pytest.mark.parametrize("content", ["", "current-context: x\ncontexts: []\n", "{", "current-context: x"], ids=repr)
+def test_a_kubeconfig_that_cannot_be_used_is_named(tmp_path: Path, content: str) -> None:
+    file = tmp_path / "kubeconfig"
+    file.write_text(content)
+
+    with pytest.raises(SandboxError, match=f"{file}: expected a kubeconfig with a current context"):
+        read_kubeconfig(file)
