@@ -6,12 +6,14 @@ import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from spillway.stores.local import LocalStore
 from spillway.testing.s3_server import S3Server
-from spillway.testing.training import TrainingSite, load_digits
+from spillway.testing.training import Finished, Train, TrainingSite, finished, load_digits
+from spillway.trainer.__main__ import main
 
 
 @pytest.fixture(autouse=True)
@@ -62,3 +64,20 @@ def any_site(request: pytest.FixtureRequest) -> TrainingSite:
     """A site of every kind."""
     found: TrainingSite = request.getfixturevalue("site" if request.param == "folder" else "s3_site")
     return found
+
+
+@pytest.fixture
+def train(capsys: pytest.CaptureFixture[str]) -> Train:
+    """Runs an attempt within the test's process, for whatever does not need a process of its own."""
+
+    def run(
+        site: TrainingSite, *, program: str = "digits", attempt: int = 1, fence: bool = True, **changes: Any
+    ) -> Finished:
+        if fence:
+            site.checkpoints.fence(attempt)
+        capsys.readouterr()
+        code = main([program], site.environment(attempt=attempt, **changes))
+        stdout, stderr = capsys.readouterr()
+        return finished(code, stdout.splitlines(), stderr)
+
+    return run

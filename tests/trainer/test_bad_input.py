@@ -1,30 +1,10 @@
 """What the trainer says of data and checkpoints that it cannot use."""
 
-from collections.abc import Callable
-from typing import Any
-
 import pytest
 
 from spillway.checkpoints.layout import manifest_key, part_key
 from spillway.stores.base import read_all
-from spillway.testing.training import PREFIX, RUN, Finished, TrainingSite, finished
-from spillway.trainer.__main__ import main
-
-Train = Callable[..., Finished]
-
-
-@pytest.fixture
-def train(capsys: pytest.CaptureFixture[str]) -> Train:
-    """Runs an attempt within this process: what goes wrong before the first step needs no process of its own."""
-
-    def run(site: TrainingSite, *, program: str = "digits", attempt: int = 1, **changes: Any) -> Finished:
-        site.checkpoints.fence(attempt)
-        capsys.readouterr()
-        code = main([program], site.environment(attempt=attempt, **changes))
-        stdout, stderr = capsys.readouterr()
-        return finished(code, stdout.splitlines(), stderr)
-
-    return run
+from spillway.testing.training import PREFIX, RUN, Train, TrainingSite
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,6 +10,7 @@ from spillway.checkpoints.progress import read_progress
 from spillway.testing.builders import job_spec
 from spillway.testing.training import (
     RUN,
+    Train,
     TrainingSite,
     finish,
     handles_stop_signal,
@@ -18,25 +18,17 @@ from spillway.testing.training import (
     stop_at_step,
 )
 
-SLOW = {"SPILLWAY_STEP_SECONDS": "0.05"}
-
-
-def lose_bucket(site: TrainingSite) -> Callable[[], object]:
-    """Take the checkpoint bucket away in one move; gives what brings it back."""
-    here = Path(site.bucket.name.removeprefix("file://"))
-    away = here.with_name("away")
-    here.rename(away)
-    return lambda: away.rename(here)
+PAUSED = {"SPILLWAY_STEP_SECONDS": "3600"}
+ENDLESS = {"SPILLWAY_STEPS": "1000000", "SPILLWAY_STEP_SECONDS": "0.02"}
 
 
 def test_an_interrupted_run_has_the_losses_of_an_undisturbed_one_to_the_bit(any_site: TrainingSite) -> None:
-    with any_site.training(**SLOW) as process:
+    first = any_site.train(attempt=1, SPILLWAY_STEPS="12")
+    with any_site.training(attempt=2, **PAUSED) as process:
         stopped = stop_at_step(process, 13)
-    resumed = any_site.train(attempt=2)
-    assert (stopped.exit_code, resumed.exit_code) == (75, 0)
-    durable = stopped.named("preempted")[0]["durable_step"]
-    assert stopped.steps == list(range(1, durable + 1))
-    assert resumed.steps == list(range(durable + 1, 31))
+    resumed = any_site.train(attempt=3)
+    assert (first.exit_code, stopped.exit_code, resumed.exit_code) == (0, 75, 0)
+    assert (first.steps, stopped.steps, resumed.steps) == (list(range(1, 13)), [13], list(range(14, 31)))
     undisturbed = replace(any_site, run="undisturbed")
     undisturbed.train()
     assert any_site.losses() == undisturbed.losses()
@@ -44,20 +36,23 @@ def test_an_interrupted_run_has_the_losses_of_an_undisturbed_one_to_the_bit(any_
 
 
 def test_a_killed_run_computes_the_lost_steps_again_with_the_same_losses(site: TrainingSite) -> None:
-    with site.training(**SLOW) as process:
+    with site.training(**ENDLESS) as process:
         read_until(process, lambda facts: facts["event"] == "step" and facts["step"] == 14)
         process.kill()
         killed = finish(process)
     assert killed.exit_code == -signal.SIGKILL
-    resumed = site.train(attempt=2)
-    assert resumed.steps == list(range(11, 31))
+    durable = site.checkpoints.resume_point().step
+    assert durable is not None and durable >= 10
+    end = durable + 15
+    resumed = site.train(attempt=2, SPILLWAY_STEPS=str(end))
+    assert resumed.steps == list(range(durable + 1, end + 1))
     undisturbed = replace(site, run="undisturbed")
-    undisturbed.train()
+    undisturbed.train(SPILLWAY_STEPS=str(end))
     assert site.losses() == undisturbed.losses()
 
 
-def test_a_manifest_holds_the_losses_since_the_commit_before_it(site: TrainingSite) -> None:
-    site.train()
+def test_a_manifest_holds_the_losses_since_the_commit_before_it(site: TrainingSite, train: Train) -> None:
+    train(site)
     losses = [manifest.metrics["loss"] for manifest in site.checkpoints.manifests()]
     assert [[step for step, _ in pairs] for pairs in losses] == [
         list(range(1, 11)),
@@ -66,8 +61,8 @@ def test_a_manifest_holds_the_losses_since_the_commit_before_it(site: TrainingSi
     ]
 
 
-def test_it_learns_to_read_digits(site: TrainingSite) -> None:
-    done = site.train(SPILLWAY_STEPS="150", SPILLWAY_CHECKPOINT_EVERY="150")
+def test_it_learns_to_read_digits(site: TrainingSite, train: Train) -> None:
+    done = train(site, SPILLWAY_STEPS="150", SPILLWAY_CHECKPOINT_EVERY="150")
     assert done.exit_code == 0
     losses = dict(site.losses())
     assert losses[1] > 2.0
@@ -75,50 +70,42 @@ def test_it_learns_to_read_digits(site: TrainingSite) -> None:
     assert done.named("finished")[0]["held_out_accuracy"] > 0.93
 
 
-def test_another_seed_is_another_run(site: TrainingSite) -> None:
-    site.train()
+def test_another_seed_is_another_run(site: TrainingSite, train: Train) -> None:
+    train(site)
     other = replace(site, run="other")
-    other.train(SPILLWAY_SEED="1")
+    train(other, SPILLWAY_SEED="1")
     assert site.losses() != other.losses()
 
 
-def test_progress_is_a_line_per_step_and_an_object_per_attempt(site: TrainingSite) -> None:
-    with site.training(**SLOW) as process:
-        stopped = stop_at_step(process, 12)
-    done = site.train(attempt=2)
-    assert stopped.named("started")[0] == {
-        "event": "started",
-        "run": RUN,
-        "attempt": 1,
-        "first_step": 1,
-        "total_steps": 30,
-        "resumed_from_step": None,
-    }
-    durable = stopped.named("preempted")[0]["durable_step"]
-    first = done.named("step")[0]
-    assert first == {
-        "event": "step",
-        "step": durable + 1,
-        "total_steps": 30,
-        "loss": dict(site.losses())[durable + 1],
-        "first_step": durable + 1,
-    }
+def test_progress_is_a_line_per_step_and_an_object_per_attempt(site: TrainingSite, train: Train) -> None:
+    first = train(site, SPILLWAY_STEPS="12")
+    done = train(site, attempt=2)
+    assert first.named("started") == [
+        {
+            "event": "started",
+            "run": RUN,
+            "attempt": 1,
+            "first_step": 1,
+            "total_steps": 12,
+            "resumed_from_step": None,
+        }
+    ]
+    losses = dict(site.losses())
+    assert done.named("step") == [
+        {"event": "step", "step": step, "total_steps": 30, "loss": losses[step], "first_step": 13}
+        for step in range(13, 31)
+    ]
     progress = read_progress(site.bucket, RUN, 2)
     assert progress is not None
-    assert (progress.first_step, progress.step, progress.total_steps, progress.durable_step) == (
-        durable + 1,
-        30,
-        30,
-        30,
-    )
-    assert progress.loss == dict(site.losses())[30]
+    assert (progress.first_step, progress.step, progress.total_steps, progress.durable_step) == (13, 30, 30, 30)
+    assert progress.loss == losses[30]
     slowest = max(facts["seconds"] for facts in done.named("committed"))
     assert progress.slowest_commit_seconds == slowest
 
 
 def test_the_first_step_is_on_the_store_before_the_first_checkpoint(site: TrainingSite) -> None:
-    with site.training(**SLOW) as process:
-        read_until(process, lambda facts: facts["event"] == "step" and facts["step"] == 2)
+    with site.training(**PAUSED) as process:
+        read_until(process, lambda facts: facts["event"] == "step")
         progress = read_progress(site.bucket, RUN, 1)
     assert progress is not None
     assert (progress.first_step, progress.step, progress.durable_step) == (1, 1, None)
@@ -128,14 +115,14 @@ def test_the_first_step_is_on_the_store_before_the_first_checkpoint(site: Traini
 
 
 def test_the_stop_signal_ends_a_long_pause_at_once_with_a_checkpoint(site: TrainingSite) -> None:
-    with site.training(SPILLWAY_STEP_SECONDS="3600") as process:
+    with site.training(**PAUSED) as process:
         stopped = stop_at_step(process, 1)
     assert stopped.exit_code == 75
     assert site.checkpoints.resume_point().step == 1
 
 
 def test_a_stop_before_the_first_step_is_not_lost(site: TrainingSite) -> None:
-    with site.training(SPILLWAY_STEP_SECONDS="3600") as process:
+    with site.training(**PAUSED) as process:
         handles_stop_signal(process)
         process.send_signal(signal.SIGTERM)
         stopped = finish(process)
@@ -145,7 +132,7 @@ def test_a_stop_before_the_first_step_is_not_lost(site: TrainingSite) -> None:
 
 def test_the_stop_signal_reaches_the_trainer_as_the_first_process_of_a_container(site: TrainingSite) -> None:
     site.checkpoints.fence(1)
-    environment = site.environment(SPILLWAY_STEP_SECONDS="3600")
+    environment = site.environment(**PAUSED)
     container = ["unshare", "--map-root-user", "--pid", "--fork", "--kill-child"]
     trainer = [sys.executable, "-m", "spillway.trainer", *job_spec().command]
     with subprocess.Popen(
@@ -160,10 +147,10 @@ def test_the_stop_signal_reaches_the_trainer_as_the_first_process_of_a_container
     assert site.checkpoints.resume_point().step == 1
 
 
-def test_a_stop_that_cannot_be_committed_is_no_preemption(site: TrainingSite) -> None:
-    with site.training(SPILLWAY_STEP_SECONDS="3600") as process:
+def test_a_stop_that_cannot_be_committed_is_no_preemption(site: TrainingSite, tmp_path: Path) -> None:
+    with site.training(**PAUSED) as process:
         seen = read_until(process, lambda facts: facts["event"] == "step")
-        lose_bucket(site)
+        Path(site.bucket.name.removeprefix("file://")).rename(tmp_path / "away")
         process.send_signal(signal.SIGTERM)
         stopped = finish(process, seen=seen)
     assert stopped.exit_code == 1
@@ -173,47 +160,19 @@ def test_a_stop_that_cannot_be_committed_is_no_preemption(site: TrainingSite) ->
 # -- failing stores ---------------------------------------------------------------------------------------------------
 
 
-def test_commits_that_fail_three_times_in_a_row_fail_the_job_and_name_the_last_durable_step(
-    site: TrainingSite,
-) -> None:
-    with site.training(SPILLWAY_CHECKPOINT_EVERY="5", **SLOW) as process:
-        seen = read_until(process, lambda facts: facts["event"] == "committed" and facts["step"] == 5)
-        lose_bucket(site)
-        failed = finish(process, seen=seen)
+def test_a_job_whose_checkpoints_never_become_durable_fails(site: TrainingSite, train: Train) -> None:
+    site.bucket.put(f"{RUN}/manifests", b"in the way of every manifest", size_bytes=28)
+    failed = train(site)
     assert failed.exit_code == 1
-    assert [(facts["step"], facts["durable_step"]) for facts in failed.named("commit-failed")] == [
-        (10, 5),
-        (15, 5),
-        (20, 5),
-    ]
-    assert "3 commits in a row failed, the last one of step 20; the last durable step is 5: " in failed.stderr
+    assert failed.steps == list(range(1, 31))
+    failures = [(facts["step"], facts["durable_step"]) for facts in failed.named("commit-failed")]
+    assert failures == [(10, None), (20, None), (30, None)]
+    assert "3 commits in a row failed, the last one of step 30; the last durable step is none: " in failed.stderr
     assert failed.stderr.count("\n") == 1
 
 
-def test_a_store_that_comes_back_gets_all_losses_with_the_next_commit(site: TrainingSite) -> None:
-    with site.training(SPILLWAY_CHECKPOINT_EVERY="5", **SLOW) as process:
-        seen = read_until(process, lambda facts: facts["event"] == "committed" and facts["step"] == 5)
-        bring_back = lose_bucket(site)
-        seen += read_until(process, lambda facts: facts["event"] == "commit-failed")
-        bring_back()
-        done = finish(process, seen=seen)
-    assert done.exit_code == 0
-    assert [facts["step"] for facts in done.named("committed")] == [5, 15, 20, 25, 30]
-    assert [step for step, _ in site.losses()] == list(range(1, 31))
-
-
-def test_a_last_checkpoint_that_fails_fails_the_job(site: TrainingSite) -> None:
-    with site.training(SPILLWAY_STEPS="5", **SLOW) as process:
-        seen = read_until(process, lambda facts: facts["event"] == "step" and facts["step"] == 2)
-        lose_bucket(site)
-        failed = finish(process, seen=seen)
-    assert failed.exit_code == 1
-    assert failed.steps == [1, 2, 3, 4, 5]
-    assert "the last durable step is none" in failed.stderr
-
-
 def test_a_fenced_trainer_stops_without_committing(any_site: TrainingSite) -> None:
-    with any_site.training(**SLOW) as process:
+    with any_site.training(**ENDLESS) as process:
         seen = read_until(process, lambda facts: facts["event"] == "committed")
         any_site.checkpoints.fence(2)
         before = any_site.checkpoints.head()
@@ -223,22 +182,22 @@ def test_a_fenced_trainer_stops_without_committing(any_site: TrainingSite) -> No
     assert any_site.checkpoints.head() == before
 
 
-def test_an_attempt_that_is_fenced_before_it_starts_computes_nothing(site: TrainingSite) -> None:
+def test_an_attempt_that_is_fenced_before_it_starts_computes_nothing(site: TrainingSite, train: Train) -> None:
     site.checkpoints.fence(3)
-    fenced = site.train(attempt=2, fence=False)
+    fenced = train(site, attempt=2, fence=False)
     assert (fenced.exit_code, fenced.steps) == (76, [])
 
 
-def test_a_wrong_password_is_one_clear_line(s3_site: TrainingSite) -> None:
-    refused = s3_site.train(SPILLWAY_STORE_SECRET_KEY="wrong")
+def test_a_wrong_password_is_one_clear_line(s3_site: TrainingSite, train: Train) -> None:
+    refused = train(s3_site, SPILLWAY_STORE_SECRET_KEY="wrong")
     assert refused.exit_code == 1
     assert refused.stderr.startswith("spillway-trainer: s3://")
     assert "refused the credentials" in refused.stderr
     assert refused.stderr.count("\n") == 1
 
 
-def test_an_unreachable_store_is_one_clear_line(s3_site: TrainingSite) -> None:
-    lost = s3_site.train(SPILLWAY_STORE_ENDPOINT="http://127.0.0.1:1")
+def test_an_unreachable_store_is_one_clear_line(s3_site: TrainingSite, train: Train) -> None:
+    lost = train(s3_site, SPILLWAY_STORE_ENDPOINT="http://127.0.0.1:1")
     assert lost.exit_code == 1
     assert "is unreachable" in lost.stderr
     assert lost.stderr.count("\n") == 1

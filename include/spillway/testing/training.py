@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from spillway.checkpoints.curve import loss_curve
 from spillway.checkpoints.store import CheckpointStore, ResumePoint
@@ -39,6 +39,14 @@ class Finished:
     @property
     def steps(self) -> list[int]:
         return [facts["step"] for facts in self.named("step")]
+
+
+class Train(Protocol):
+    """Runs an attempt to its end, from the newest valid step."""
+
+    def __call__(
+        self, site: TrainingSite, *, program: str = "digits", attempt: int = 1, fence: bool = True, **changes: Any
+    ) -> Finished: ...
 
 
 def load_digits(store: ObjectStore) -> None:
@@ -83,20 +91,17 @@ class TrainingSite:
         }
         return {**given, **self.variables, **changes}
 
-    def train(self, *, attempt: int = 1, program: str = "digits", fence: bool = True, **changes: Any) -> Finished:
-        """Run an attempt to its end, from the newest valid step, as the platform does."""
-        with self.training(attempt=attempt, program=program, fence=fence, **changes) as process:
+    def train(self, *, attempt: int = 1, **changes: Any) -> Finished:
+        """Run an attempt to its end in a process of its own, from the newest valid step, as the platform does."""
+        with self.training(attempt=attempt, **changes) as process:
             return finish(process)
 
     @contextmanager
-    def training(
-        self, *, attempt: int = 1, program: str = "digits", fence: bool = True, **changes: Any
-    ) -> Iterator[subprocess.Popen[str]]:
+    def training(self, *, attempt: int = 1, **changes: Any) -> Iterator[subprocess.Popen[str]]:
         """A started attempt; killed at the end of the block if it still runs."""
-        if fence:
-            self.checkpoints.fence(attempt)
+        self.checkpoints.fence(attempt)
         process = subprocess.Popen(
-            [sys.executable, "-m", "spillway.trainer", program],
+            [sys.executable, "-m", "spillway.trainer", "digits"],
             env=self.environment(attempt=attempt, **changes),
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

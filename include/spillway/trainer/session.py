@@ -121,9 +121,9 @@ class Session:
         self.last_step, self.last_loss = step, loss
         self._losses.append((step, loss))
         first_step, total_steps = self.contract.first_step, self.contract.total_steps
-        say("step", step=step, total_steps=total_steps, loss=loss, first_step=first_step)
         if step == first_step:
             self._write_progress()
+        say("step", step=step, total_steps=total_steps, loss=loss, first_step=first_step)
 
     def commit(self, checkpoint: Checkpoint, *, last: bool) -> None:
         """Commit the step that was reported last.
