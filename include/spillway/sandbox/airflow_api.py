@@ -6,6 +6,7 @@ import json
 import time
 import urllib.error
 import urllib.request
+import uuid
 from typing import Any
 
 from spillway.errors import AccessDenied, Missing, SandboxError, Unreachable
@@ -13,6 +14,10 @@ from spillway.sandbox.airflow import ADMIN
 from spillway.sandbox.settings import SandboxSettings, credentials
 
 RETRY_PAUSE_SECONDS = 1.0
+
+
+class Conflict(SandboxError):
+    """What was asked for exists; after a repeated request it may well be our own."""
 
 
 class AirflowApi:
@@ -60,6 +65,8 @@ class AirflowApi:
         if problem.code in (401, 403):
             self._token = None
             return AccessDenied(f"Airflow at {self.url}", detail, fix="see the password that `up` prints")
+        if problem.code == 409:
+            return Conflict(f"Airflow refused {method} {path}: {problem.code} {detail}")
         if problem.code == 404:
             return Missing("path", path, f"Airflow at {self.url}")
         if problem.code >= 500:
@@ -87,9 +94,17 @@ class AirflowApi:
         self.call("PATCH", f"/dags/{dag_id}", {"is_paused": False})
 
     def trigger(self, dag_id: str, conf: dict[str, Any], *, logical_date: str | None = None) -> str:
-        """Start a run; gives its run id."""
-        answer = self.call("POST", f"/dags/{dag_id}/dagRuns", {"logical_date": logical_date, "conf": conf})
-        return str(answer["dag_run_id"])
+        """Start a run; gives its run id. A request whose answer was lost is repeated and still starts one run."""
+        run_id = f"api__{uuid.uuid4().hex}"
+        body = {"dag_run_id": run_id, "logical_date": logical_date, "conf": conf}
+        try:
+            self.call("POST", f"/dags/{dag_id}/dagRuns", body)
+        except Conflict as conflict:
+            try:
+                self.call("GET", f"/dags/{dag_id}/dagRuns/{run_id}")
+            except Missing:
+                raise conflict from None
+        return run_id
 
     def run_state(self, dag_id: str, run_id: str) -> str:
         """queued, running, success or failed."""

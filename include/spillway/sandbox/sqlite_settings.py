@@ -2,6 +2,41 @@
 
 The default busy time-out of five seconds is shorter than a loaded machine's longest write: "database is locked" then
 ends the scheduler, the triggerer and the DAG processor, and nothing brings them back.
+
+The API server's event loop is the exception. Airflow writes its audit log from there with a blocking call, and the
+request that holds the write lock may need that very loop to commit: however long such a call waits, it waits in vain
+and nobody else is answered meanwhile. There it fails soon, and the caller of that one request repeats it.
 """
 
-CONNECT_ARGS = {"timeout": 120}
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from typing import Any
+
+PATIENCE_SECONDS = 120.0
+EVENT_LOOP_PATIENCE_SECONDS = 2.0
+
+
+class PatientConnection(sqlite3.Connection):
+    """Waits for other writers, but not for long where an event loop waits with it."""
+
+    _patience = PATIENCE_SECONDS
+
+    def cursor(self, *arguments: Any, **named: Any) -> Any:  # type: ignore[override]
+        patience = EVENT_LOOP_PATIENCE_SECONDS if _in_event_loop() else PATIENCE_SECONDS
+        if patience != self._patience:
+            self._patience = patience
+            super().cursor().execute(f"PRAGMA busy_timeout = {patience * 1000:.0f}")
+        return super().cursor(*arguments, **named)
+
+
+def _in_event_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
+CONNECT_ARGS = {"timeout": PATIENCE_SECONDS, "factory": PatientConnection}
