@@ -23,7 +23,7 @@ class PatientConnection(sqlite3.Connection):
 
     _patience = PATIENCE_SECONDS
 
-    def cursor(self, *arguments: Any, **named: Any) -> Any:  # type: ignore[override]
+    def cursor(self, *arguments: Any, **named: Any) -> Any:
         patience = EVENT_LOOP_PATIENCE_SECONDS if _in_event_loop() else PATIENCE_SECONDS
         if patience != self._patience:
             self._patience = patience
