@@ -17,7 +17,6 @@ from spillway.sandbox.kube.resources import (
     condition,
     is_terminal,
     name_of,
-    namespace_of,
     set_condition,
 )
 from spillway.sandbox.kube.scheduler import tolerations
@@ -119,32 +118,3 @@ def expire_events(objects: Objects) -> None:
     for event in objects.store.list(EVENTS):
         if moment(event["metadata"]["creationTimestamp"]) < oldest:
             objects.delete(EVENTS, event)
-
-
-def disruption_allowed(objects: Objects, budgets: list[Object], pod: Object) -> str | None:
-    """Why a disruption budget forbids to evict the pod now, or None."""
-    for budget in budgets:
-        selector = (budget["spec"].get("selector") or {}).get("matchLabels") or {}
-        members = [
-            other
-            for other in objects.store.list(PODS, namespace_of(pod))
-            if all((other["metadata"].get("labels") or {}).get(key) == value for key, value in selector.items())
-        ]
-        healthy = [
-            m for m in members if m["status"]["phase"] == "Running" and not m["metadata"].get("deletionTimestamp")
-        ]
-        needed = _needed(budget["spec"], len(members))
-        if any(m is pod for m in members) and not is_terminal(pod) and len(healthy) - 1 < needed:
-            name = name_of(budget)
-            return f"The disruption budget {name} needs {needed} healthy pods and has {len(healthy)} currently"
-    return None
-
-
-def _needed(spec: Object, members: int) -> int:
-    def count(value: object) -> int:
-        text = str(value)
-        return -(-members * int(text[:-1]) // 100) if text.endswith("%") else int(text)
-
-    if "minAvailable" in spec:
-        return count(spec["minAvailable"])
-    return members - count(spec.get("maxUnavailable", 0))

@@ -10,21 +10,13 @@ from typing import Any
 from aiohttp import web
 
 from spillway.sandbox.kube import patches, requests, status
-from spillway.sandbox.kube.controllers import disruption_allowed
 from spillway.sandbox.kube.discovery import discover
+from spillway.sandbox.kube.disruption import violated_budget
 from spillway.sandbox.kube.node_proxy import NodeProxy
 from spillway.sandbox.kube.objects import Objects
 from spillway.sandbox.kube.requests import Target
-from spillway.sandbox.kube.resources import (
-    DISRUPTION_BUDGETS,
-    NAMESPACES,
-    PODS,
-    SERVICES,
-    Object,
-    name_of,
-    namespace_of,
-)
-from spillway.sandbox.kube.status import ApiError
+from spillway.sandbox.kube.resources import NAMESPACES, PODS, SERVICES, Object, name_of
+from spillway.sandbox.kube.status import ApiError, bad_request
 from spillway.sandbox.kube.tables import table
 from spillway.sandbox.kube.watches import WatchRequest, watch
 
@@ -56,10 +48,11 @@ class ApiServer:
             return web.json_response(problem.body(), status=problem.code)
         except (ConnectionError, web.HTTPException):
             raise
-        except Exception as problem:
-            log.exception("%s %s failed", request.method, request.path)
-            answer = ApiError(500, "InternalError", f"the sandbox's API server failed: {problem!r}")
-            return web.json_response(answer.body(), status=500)
+        except (AttributeError, IndexError, KeyError, TypeError, ValueError) as problem:
+            # The objects of clients are used as they come: one of another shape than its kind has fails like this.
+            log.warning("%s %s was not understood", request.method, request.path, exc_info=True)
+            answer = bad_request(f"the object is not of the shape that its kind has: {problem!r}")
+            return web.json_response(answer.body(), status=answer.code)
 
     def _authenticate(self, request: web.Request) -> None:
         scheme, _, token = request.headers.get("Authorization", "").partition(" ")
@@ -184,8 +177,7 @@ class ApiServer:
 
     def _evict(self, target: Target, eviction: Object) -> web.Response:
         pod = self._get(target)
-        budgets = self._store.list(DISRUPTION_BUDGETS, namespace_of(pod))
-        forbidden = disruption_allowed(self._objects, budgets, pod)
+        forbidden = violated_budget(self._store, pod)
         if forbidden:
             message = "Cannot evict pod as it would violate the pod's disruption budget."
             cause = {"reason": "DisruptionBudget", "message": forbidden}
