@@ -61,6 +61,7 @@ class Supervisor:
         self._children = [_Child(spec) for spec in self.specs]
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: setattr(self, "stopping", True))
+        (self.state / "status.json").unlink(missing_ok=True)  # of a supervisor that was killed
         (self.state / "supervisor.pid").write_text(str(os.getpid()))
         try:
             while not self.stopping:
