@@ -13,7 +13,7 @@ from spillway.errors import SpillwayError
 from spillway.losses import VerdictKind
 from spillway.model import Attempt, AttemptState, PodPhase, PodState
 from spillway.runs.services import Say, Services
-from spillway.runs.settling import Ended, settle, settle_over
+from spillway.runs.settling import Ended, note_start, settle, settle_over
 
 OVER = frozenset({PodPhase.SUCCEEDED, PodPhase.FAILED, PodPhase.GONE})
 POLL_SECONDS = 0.5
@@ -50,8 +50,7 @@ def cancel(services: Services, run: str, reason: str, say: Say, *, patience: tim
     if attempt.state in {AttemptState.LAUNCHED, AttemptState.RUNNING}:
         try:
             client = services.site(attempt.candidate.cluster).client
-            client.stop(attempt.label, grace=attempt.job.grace)
-            wait_until_over(client, attempt.label, patience or attempt.job.grace)
+            attempt = _stopped(services, client, attempt, patience or attempt.job.grace)
         except SpillwayError as problem:
             say(f"pod {attempt.label} could not be followed to its end, the sweeper will: {problem}")
     settled = settle(services, attempt, Ended(kind=VerdictKind.DELETED_BY_PERSON, reason=reason))
@@ -59,14 +58,14 @@ def cancel(services: Services, run: str, reason: str, say: Say, *, patience: tim
     return settled
 
 
-def wait_until_over(client: ClusterClient, pod_name: str, patience: timedelta) -> bool:
-    """Whether the pod has ended within the patience."""
+def _stopped(services: Services, client: ClusterClient, attempt: Attempt, patience: timedelta) -> Attempt:
+    """The attempt after its pod was asked to end; returns when the pod has ended or the patience is over."""
+    attempt = note_start(services, attempt, client.state(attempt.label))
+    client.stop(attempt.label, grace=attempt.job.grace)
     deadline = time.monotonic() + patience.total_seconds()
-    while client.state(pod_name).phase not in OVER:
-        if time.monotonic() > deadline:
-            return False
+    while client.state(attempt.label).phase not in OVER and time.monotonic() < deadline:
         time.sleep(POLL_SECONDS)
-    return True
+    return attempt
 
 
 def sweep(services: Services, owner_alive: OwnerAlive, say: Say, *, dry_run: bool = False) -> tuple[Swept, ...]:
@@ -99,9 +98,8 @@ def _end_orphan(
         if attempt is None or attempt.state is AttemptState.SETTLED:
             client.stop(pod.name, grace=attempt.job.grace if attempt else UNKNOWN_GRACE)
         elif settle_over(services, attempt, pod) is None:
-            client.stop(pod.name, grace=attempt.job.grace)
-            wait_until_over(client, pod.name, attempt.job.grace)
-            settle(services, attempt, Ended(kind=VerdictKind.DELETED_BY_PERSON, reason=reason))
+            stopped = _stopped(services, client, attempt, attempt.job.grace)
+            settle(services, stopped, Ended(kind=VerdictKind.DELETED_BY_PERSON, reason=reason))
     except SpillwayError as problem:
         say(f"{pod.cluster}: {pod.name} could not be stopped: {problem}")
         return False

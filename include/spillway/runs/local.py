@@ -30,14 +30,13 @@ def local_services(configuration: Path, connections: Path) -> Services:
 
 
 def connector(connections: Path) -> Connect:
-    """How Connections of the file are found by name.
+    """How Connections of the file are found by name; the file is read each time, for a password may have changed.
 
-    Raises:
-        ConfigError: the file is missing or has another shape.
+    What it gives raises ConfigError where the file is missing or has another shape.
     """
-    known = connections_from_file(connections)
 
     def connect(conn_id: str) -> ConnectionSpec:
+        known = connections_from_file(connections)
         if conn_id not in known:
             raise Missing("Connection", conn_id, str(connections), fix="add it to the file")
         return known[conn_id]

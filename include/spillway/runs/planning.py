@@ -52,8 +52,10 @@ def plan_image(services: Services, image: str, target: str) -> str:
 
 
 def _plan_dataset(services: Services, job: JobSpec, target: str) -> str:
-    if job.dataset is None or services.configuration.datasets[job.dataset].home == target:
+    if job.dataset is None:
         return "would move no dataset"
-    dataset = services.configuration.datasets[job.dataset]
+    dataset = services.dataset(job.dataset)
+    if dataset.home == target:
+        return f"dataset {dataset.name} is at home there"
     report = copy_dataset(services, dataset, target, dry_run=True)
     return f"would sync dataset {dataset.name}: {report.objects_copied} objects, {report.bytes_copied} bytes"

@@ -12,7 +12,7 @@ from spillway.config import Configuration
 from spillway.connections import ConnectionSpec
 from spillway.errors import SpillwayError, UnknownName
 from spillway.ledger import Ledger
-from spillway.model import Cluster, SiteKind
+from spillway.model import Cluster, Dataset, SiteKind
 from spillway.registries.base import ImageRegistry
 from spillway.stores.base import ObjectStore
 
@@ -57,6 +57,12 @@ class Services:
         if name not in self._opened:
             self._opened[name] = self.open_site(self.configuration.clusters[name])
         return self._opened[name]
+
+    def dataset(self, name: str) -> Dataset:
+        """The declared dataset; raises UnknownName where there is none."""
+        if name not in self.configuration.datasets:
+            raise UnknownName("dataset", name, self.configuration.datasets)
+        return self.configuration.datasets[name]
 
     def forget(self, name: str) -> None:
         """Open the site anew on its next use: credentials are read again, connections made again."""

@@ -25,6 +25,8 @@ OUTCOMES = {
 }
 """Every other kind of ending is the job's own failure."""
 
+STARTED = frozenset({PodPhase.RUNNING, PodPhase.SUCCEEDED, PodPhase.FAILED})
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ended:
@@ -60,14 +62,19 @@ def settle(services: Services, attempt: Attempt, ended: Ended) -> Attempt:
     return services.ledger.settle(attempt, outcome, reason, now, ended_at=booked.ended_at if booked else ended_at)
 
 
+def note_start(services: Services, attempt: Attempt, pod: PodState) -> Attempt:
+    """The attempt as running, with its node and start, once its pod has started."""
+    if pod.phase not in STARTED or attempt.state is not AttemptState.LAUNCHED:
+        return attempt
+    started_at = pod.started_at or services.clock()
+    return services.ledger.advance(attempt, AttemptState.RUNNING, pod_uid=pod.uid, node=pod.node, started_at=started_at)
+
+
 def settle_over(services: Services, attempt: Attempt, pod: PodState) -> Attempt | None:
     """Close an attempt that nobody watches by what became of its pod; None where the pod is not over."""
     if pod.phase not in {PodPhase.SUCCEEDED, PodPhase.FAILED}:
         return None
-    if attempt.state is AttemptState.LAUNCHED:
-        attempt = services.ledger.advance(
-            attempt, AttemptState.RUNNING, pod_uid=pod.uid, node=pod.node, started_at=pod.started_at
-        )
+    attempt = note_start(services, attempt, pod)
     policy = services.configuration.runs
     now = services.clock()
     verdict = judge(pod, now=now, startup_limit=policy.startup_limit, node_margin=policy.node_margin)

@@ -9,7 +9,7 @@ import dataclasses
 
 from spillway.checkpoints.replicate import ReplicationReport, replicate
 from spillway.checkpoints.store import CheckpointStore
-from spillway.errors import ResidencyRefused, SyncIncomplete, Unreachable
+from spillway.errors import Missing, ResidencyRefused, SyncIncomplete, Unreachable
 from spillway.images.mirror import MirrorReport, mirror
 from spillway.images.reference import ImageReference
 from spillway.ledger import Transfer, TransferKind, TransferOutcome
@@ -79,13 +79,18 @@ def stage_dataset(
     """The job's dataset, whole and verified, at the target; None where it is at home there or the job has none.
 
     Raises:
+        UnknownName: no such dataset is declared.
+        Missing: its home holds no object of it.
         ResidencyRefused: its tier may not be stored at the target.
         SyncIncomplete: some of its objects could not be copied.
     """
     if job.dataset is None:
         return None
-    dataset = services.configuration.datasets[job.dataset]
+    dataset = services.dataset(job.dataset)
     if dataset.home == target:
+        if next(iter(services.site(target).datasets.list(dataset.prefix)), None) is None:
+            fix = "upload it, or correct the prefix in datasets.yaml"
+            raise Missing("dataset", dataset.name, f"{target}/{dataset.prefix}", fix=fix)
         say(f"dataset {dataset.name} is at home at {target}")
         return None
     try:
@@ -170,7 +175,9 @@ def stage_checkpoints(services: Services, attempt: Attempt, say: Say) -> None:
 def record_replication(
     services: Services, attempt: Attempt, source: str, target: str, report: ReplicationReport, say: Say
 ) -> None:
-    """A line of residency evidence for replicated steps; none where nothing was sent."""
+    """A line of residency evidence for replicated steps, none where nothing was sent; steps left out are told."""
+    for problem in report.rejected:
+        say(f"not copied from {source} to {target}: {problem}")
     if not report.steps_copied:
         return
     services.ledger.record_transfer(

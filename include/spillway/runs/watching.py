@@ -18,10 +18,9 @@ from spillway.errors import SpillwayError, Unreachable
 from spillway.losses import PodVerdict, VerdictKind, judge, may_hand_over
 from spillway.model import Attempt, AttemptState, PodPhase, PodState
 from spillway.runs.services import Services
-from spillway.runs.settling import Ended, progress_facts, resume_problem
+from spillway.runs.settling import STARTED, Ended, note_start, progress_facts, resume_problem
 
 PROGRAM_LOG_LINES = 40
-STARTED = frozenset({PodPhase.RUNNING, PodPhase.SUCCEEDED, PodPhase.FAILED})
 ALIVE = frozenset({PodPhase.PENDING, PodPhase.RUNNING})
 
 
@@ -66,7 +65,7 @@ class Watch:
         except SpillwayError as problem:
             return self._unreachable(problem, now)
         self._last, self._unreachable_since = pod, None
-        self._note_start(pod, now)
+        self.attempt = note_start(self.services, self.attempt, pod)
         self._note_progress()
         lines = self._new_log_lines(pod)
         seen = self._judge(pod, now)
@@ -133,16 +132,6 @@ class Watch:
         pause = getattr(problem, "retry_after_seconds", None)
         summary = f"no answer since {self._unreachable_since:%H:%M:%S}: {problem}"
         return Look(summary=summary, pause=timedelta(seconds=pause) if pause else None)
-
-    def _note_start(self, pod: PodState, now: datetime) -> None:
-        if pod.phase in STARTED and self.attempt.state is AttemptState.LAUNCHED:
-            self.attempt = self.services.ledger.advance(
-                self.attempt,
-                AttemptState.RUNNING,
-                pod_uid=pod.uid,
-                node=pod.node,
-                started_at=pod.started_at or now,
-            )
 
     def _note_progress(self) -> None:
         """Put on record how far the trainer has come: when its whole site is lost, only the ledger still knows."""

@@ -20,12 +20,14 @@ from typing import Any
 import pytest
 import yaml
 
+from spillway.connections import connections_from_file
 from spillway.errors import SandboxError, SpillwayError
 from spillway.ledger import upgrade
 from spillway.model import NodeState
 from spillway.runs.local import LEDGER_CONNECTION, local_services
 from spillway.runs.services import Services
 from spillway.sandbox import drills, lifecycle
+from spillway.sandbox.configuration import NAMESPACE
 from spillway.sandbox.settings import SandboxSettings, check_ports, sandbox_settings
 from spillway.sandbox.supervisor import read_status
 from spillway.testing.polling import eventually
@@ -71,6 +73,23 @@ class Installation:
             yield
         finally:
             os.kill(pid, signal.SIGCONT)
+
+    def pods_ever(self, run: str) -> tuple[tuple[str, str], ...]:
+        """(site, name) of every pod that the run ever had, as its schedulers' events tell; twice where there were two."""
+        seen = set()
+        for site in self.sandbox.sites:
+            for event in self._events(site.name):
+                pod = event.involved_object
+                if event.reason == "Scheduled" and pod.name.startswith(f"{run}-"):
+                    seen.add((site.name, pod.name, pod.uid))
+        return tuple((site, name) for site, name, _ in sorted(seen))
+
+    def _events(self, site: str) -> Any:
+        from kubernetes.client import CoreV1Api
+        from kubernetes.config import new_client_from_config_dict
+
+        config = connections_from_file(self.connections)[f"{site}_kubernetes"].extra["kube_config"]
+        return CoreV1Api(new_client_from_config_dict(json.loads(config))).list_namespaced_event(NAMESPACE).items
 
     def _process(self, name: str) -> dict[str, Any]:
         status = read_status(self.sandbox.state)
