@@ -6,6 +6,7 @@ Exit code 0 when it is done, 1 with one message where it is not, 2 for words tha
 from __future__ import annotations
 
 import logging
+import os
 import sys
 from collections.abc import Sequence
 
@@ -30,6 +31,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return int(options.command(chosen, console, options))
     except SpillwayError as problem:
         console.complain(str(problem))
+        return 1
+    except BrokenPipeError:  # whoever read the answer has seen enough, as `| head` does
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except KeyboardInterrupt:
         console.complain("interrupted; what was begun is taken up by the same command")

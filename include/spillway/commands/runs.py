@@ -124,7 +124,7 @@ def _start(installation: Installation, console: Console, options: argparse.Names
     except KeyboardInterrupt:
         console.complain(_how_to_go_on(services, run, job, options))
         return INTERRUPTED
-    console.say(f"run {run} succeeded in {last.number} attempts, last step {last.last_step}")
+    console.say(f"run {run} succeeded with attempt {last.number}, last step {last.last_step}")
     return 0
 
 

@@ -1,0 +1,129 @@
+"""Words that make no sense: exit 2 (or 1 where the words are right), one message, no traceback."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from spillway.__main__ import main
+
+INCLUDE = Path(__file__).resolve().parents[2] / "include"
+COMMANDS = ("preflight", "explain", "sync", "images", "checkpoints", "runs", "ledger")
+
+
+@pytest.fixture
+def ledger_file(tmp_path: Path) -> Path:
+    """Connections with nothing but a ledger that nobody has created yet."""
+    url = f"sqlite:///{tmp_path / 'ledger.db'}"
+    file = tmp_path / "ledger.json"
+    file.write_text(json.dumps({"spillway_ledger": {"conn_type": "sqlite", "extra": json.dumps({"url": url})}}))
+    return file
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        pytest.param((), "the following arguments are required: COMMAND", id="no-command"),
+        pytest.param(("explian",), f"known: {', '.join(sorted(COMMANDS))}. Did you mean 'explain'?", id="near-command"),
+        pytest.param(("runs", "strat"), "unknown command 'strat'", id="near-command-of-a-subject"),
+        pytest.param(("runs",), "the following arguments are required: COMMAND", id="subject-alone"),
+        pytest.param(("explain",), "one of the arguments JOB --run is required", id="explain-nothing"),
+        pytest.param(("explain", "digits", "--run", "r"), "not allowed with argument", id="explain-two-things"),
+        pytest.param(("explain", "digits", "--attempt", "1"), "--attempt needs --run", id="attempt-without-run"),
+        pytest.param(("explain", "--run", "r", "--attempt", "0"), "a whole number from 1, got '0'", id="attempt-zero"),
+        pytest.param(("sync", "digits"), "the following arguments are required: SITE", id="sync-without-site"),
+        pytest.param(("runs", "start", "j", "--poll-seconds", "-1"), "seconds above 0, got '-1'", id="negative-pause"),
+        pytest.param(("runs", "list", "--limit", "many"), "a whole number from 1, got 'many'", id="limit-in-words"),
+        pytest.param(("runs", "list", "--jsn"), "unrecognized arguments: --jsn", id="unknown-option"),
+    ],
+)
+def test_words_that_make_no_sense_exit_2(
+    words: tuple[str, ...], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(words)
+    assert ended.value.code == 2
+    shown = capsys.readouterr()
+    assert message in shown.err
+    assert shown.out == ""
+
+
+@pytest.mark.parametrize("words", [(), *((command,) for command in COMMANDS)], ids=lambda words: "-".join(words))
+def test_each_command_has_help(words: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main((*words, "--help"))
+    assert ended.value.code == 0
+    assert capsys.readouterr().out.startswith("usage: python -m spillway")
+
+
+@pytest.mark.parametrize(
+    ("config_dir", "connections", "message"),
+    [
+        pytest.param(
+            "none", "empty.json", "no such directory; SPILLWAY_CONFIG_DIR names the one", id="no-configuration"
+        ),
+        pytest.param(
+            None,
+            None,
+            "SPILLWAY_CONNECTIONS: is not set; expected the file that `airflow connections export",
+            id="connections-not-named",
+        ),
+        pytest.param(None, "absent.json", "absent.json: no such file in", id="no-connections-file"),
+        pytest.param(None, "broken.json", "broken.json: line 1: not valid JSON", id="broken-connections-file"),
+        pytest.param(None, "empty.json", "Connection 'spillway_ledger' is not in", id="no-ledger-connection"),
+        pytest.param(None, "ledger.json", "holds no ledger yet", id="ledger-not-created"),
+    ],
+)
+def test_an_installation_that_is_not_there_is_one_message(
+    config_dir: str | None,
+    connections: str | None,
+    message: str,
+    tmp_path: Path,
+    ledger_file: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for variable in ("SPILLWAY_CONFIG_DIR", "SPILLWAY_CONNECTIONS", "SPILLWAY_JOBS_DIR"):
+        monkeypatch.delenv(variable, raising=False)
+    (tmp_path / "broken.json").write_text("{")
+    (tmp_path / "empty.json").write_text("{}")
+    assert ledger_file.exists()
+    options = ["--config-dir", str(tmp_path / config_dir)] if config_dir else []
+    options += ["--connections", str(tmp_path / connections)] if connections else []
+    assert main(("runs", "list", *options)) == 1
+    shown = capsys.readouterr()
+    assert shown.err.startswith("spillway: ") and message in shown.err
+    assert shown.out == ""
+
+
+def test_a_ledger_is_created_once_and_a_dry_run_creates_none(
+    ledger_file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = ("--connections", str(ledger_file))
+    assert main(("ledger", "upgrade", "--dry-run", *place)) == 0
+    assert "would upgrade" in capsys.readouterr().out
+    assert main(("runs", "list", *place)) == 1
+    for _ in range(2):
+        assert main(("ledger", "upgrade", *place)) == 0
+    assert main(("ledger", "upgrade", "--dry-run", *place)) == 0
+    assert capsys.readouterr().out.endswith("nothing to do\n")
+    assert main(("runs", "list", *place)) == 0
+
+
+def test_a_reader_that_has_seen_enough_is_no_fault(ledger_file: Path) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    ended = subprocess.run(
+        [sys.executable, "-m", "spillway", "ledger", "upgrade", "--connections", str(ledger_file)],
+        env={"PYTHONPATH": str(INCLUDE)},
+        stdout=writer,
+        stderr=subprocess.PIPE,
+        check=False,
+    )
+    os.close(writer)
+    assert (ended.returncode, ended.stderr) == (1, b"")
