@@ -73,8 +73,8 @@ class Contract:
     grace: timedelta
     total_steps: int
     checkpoint_every: int
-    step_pause: timedelta = timedelta(0)
-    seed: int = 0
+    step_pause: timedelta
+    seed: int
 
     @property
     def first_step(self) -> int:

@@ -27,10 +27,7 @@ class StopSignal:
         if not self.requested and seconds > 0:
             select.select([self._readable], [], [], seconds)
 
-    def request(self) -> None:
+    def _handle(self, number: int, frame: FrameType | None) -> None:
         if not self.requested:
             self.requested = True
             os.write(self._writable, b"!")
-
-    def _handle(self, number: int, frame: FrameType | None) -> None:
-        self.request()
