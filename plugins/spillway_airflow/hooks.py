@@ -5,11 +5,11 @@ The sandbox and an installation differ only in their configuration directory and
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping
 from typing import Any
 
+import yaml
 from airflow.sdk import BaseHook, Connection
 
 from spillway.config import Configuration, configuration_directory, load
@@ -94,35 +94,55 @@ def _services(declared: Configuration, connect: Connect) -> Services:
 def open_cluster(cluster: Cluster, connection: ConnectionSpec) -> Any:
     """A cluster client that authenticates as the provider's hook does for the same Connection.
 
-    The hook gets a Configuration of its own, so that clusters never share the process-wide default.
+    The hook gets a Configuration of its own, and certificates are left unchecked there alone: the provider's own
+    switch would turn the check off for every later client of the process.
+
+    Raises:
+        ConfigError: the Connection does not say how to authenticate, or says it in two ways.
     """
     from airflow.providers.cncf.kubernetes.hooks.kubernetes import KubernetesHook
+    from airflow.sdk.exceptions import AirflowException
     from kubernetes.client import Configuration as ClientConfiguration
+    from kubernetes.config import ConfigException
 
     from spillway.clouds.kubernetes import KubernetesCluster
 
     extra = connection.extra
-    in_cluster = bool(extra.get("in_cluster"))
+    in_cluster = _flag(extra.get("in_cluster"))
+    own = ClientConfiguration()
+    own.verify_ssl = not _flag(extra.get("disable_verify_ssl"))
     hook = KubernetesHook(
         kubernetes_conn_id=None,
-        client_configuration=None if in_cluster else ClientConfiguration(),
-        cluster_context=extra.get("cluster_context"),
-        config_file=extra.get("kube_config_path"),
+        client_configuration=None if in_cluster else own,
+        cluster_context=extra.get("cluster_context") or None,
+        config_file=extra.get("kube_config_path") or None,
         config_dict=_kubeconfig(connection.conn_id, extra.get("kube_config")),
         in_cluster=in_cluster or None,
-        disable_verify_ssl=bool(extra.get("disable_verify_ssl")),
     )
-    return KubernetesCluster(cluster=cluster, api_client=hook.get_conn())
+    try:
+        return KubernetesCluster(cluster=cluster, api_client=hook.get_conn())
+    except (AirflowException, ConfigException, OSError) as problem:
+        raise ConfigError("Connections", f"{connection.conn_id}.extra", str(problem)) from problem
 
 
 def _kubeconfig(conn_id: str, written: Any) -> dict[str, Any] | None:
-    if not written or isinstance(written, Mapping):
-        return dict(written) if written else None
-    try:
-        parsed = json.loads(written)
-    except ValueError as problem:
-        raise ConfigError("Connections", f"{conn_id}.extra.kube_config", f"expected JSON: {problem}") from problem
-    return dict(parsed)
+    """The kubeconfig of a Connection, which is a document or the text of one, in JSON or YAML."""
+    if not written:
+        return None
+    if isinstance(written, str):
+        try:
+            written = yaml.safe_load(written)
+        except yaml.YAMLError:
+            # The text holds credentials, and the parser's message would quote them.
+            raise ConfigError("Connections", f"{conn_id}.extra.kube_config", "expected JSON or YAML") from None
+    if not isinstance(written, Mapping):
+        raise ConfigError("Connections", f"{conn_id}.extra.kube_config", "expected a kubeconfig document")
+    return dict(written)
+
+
+def _flag(written: Any) -> bool:
+    """A switch of a Connection's extra fields, which the form writes as a boolean and people as text."""
+    return str(written).lower() in {"true", "1"}
 
 
 def _missing(conn_id: str) -> Missing:

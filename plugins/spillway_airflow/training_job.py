@@ -14,6 +14,7 @@ from spillway_airflow.operators.sync_dataset import SyncDatasetOperator
 from spillway_airflow.operators.sync_image import SyncImageOperator
 from spillway_airflow.operators.training_pod import TrainingPodOperator
 
+GROUP = "training"
 RETRIES = 2
 """For lost workers only; each finds the open attempt again."""
 
@@ -21,7 +22,7 @@ RETRIES = 2
 def training_job(
     job: str,
     *,
-    group_id: str = "training",
+    group_id: str = GROUP,
     dry_run_only: bool | str = False,
     poll_seconds: float | str = 10.0,
 ) -> TaskGroup:
@@ -29,17 +30,18 @@ def training_job(
 
     Args:
         job: the job file's name, or a template of it such as ``{{ params.job }}``.
+        group_id: each job of a DAG that has several needs one of its own; it is then the prefix of its task ids.
         dry_run_only: a boolean, or a template that renders to one.
         poll_seconds: how often the pod is looked at: a number, or a template that renders to one.
     """
     defaults: dict[str, Any] = {"retries": RETRIES, "retry_delay": timedelta(seconds=15)}
     with TaskGroup(
         group_id=group_id,
-        prefix_group_id=False,
+        prefix_group_id=group_id != GROUP,
         default_args=defaults,  # type: ignore[arg-type]
     ) as group:
         place = PlaceJobOperator(task_id="place", job=job, dry_run_only=dry_run_only, poll_seconds=poll_seconds)
-        run = "{{ ti.xcom_pull(task_ids='place')['run'] }}"
+        run = f"{{{{ ti.xcom_pull(task_ids='{place.task_id}')['run'] }}}}"
         image = SyncImageOperator(task_id="sync_image", training_run=run)
         dataset = SyncDatasetOperator(task_id="sync_dataset", training_run=run)
         train = TrainingPodOperator(task_id="train", training_run=run, poll_seconds=poll_seconds, outlets=[CHECKPOINTS])

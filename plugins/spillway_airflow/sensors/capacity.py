@@ -19,16 +19,16 @@ from spillway_airflow.triggers.capacity import CapacityTrigger
 class CapacitySensor(BaseOperator):
     """Deferred until the job of a job file would be placed; gives the place, fails where there can never be one."""
 
-    template_fields: Sequence[str] = ("job",)
+    template_fields: Sequence[str] = ("job", "poll_seconds")
 
-    def __init__(self, *, job: str, poll_seconds: float = 10.0, **kwargs: Any) -> None:
+    def __init__(self, *, job: str, poll_seconds: float | str = 10.0, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.job, self.poll_seconds = job, poll_seconds
 
     def execute(self, context: Context) -> None:
         with typed_failures():
             job = load_job(job_file(jobs_directory(os.environ), self.job), worker_services().configuration.datasets)
-        trigger = CapacityTrigger(job=encode(job), poll_seconds=self.poll_seconds)
+        trigger = CapacityTrigger(job=encode(job), poll_seconds=float(self.poll_seconds))
         self.defer(trigger=trigger, method_name="found")
 
     def found(self, context: Context, event: dict[str, Any]) -> dict[str, Any]:

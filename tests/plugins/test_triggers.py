@@ -1,0 +1,68 @@
+"""Triggers go through the metadata database: what is stored must give the same trigger again."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from dataclasses import fields
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from airflow.triggers.base import BaseTrigger
+
+from spillway.codec import decode, encode
+from spillway.losses import VerdictKind
+from spillway.model import JobSpec
+from spillway.runs.watching import Ended
+from spillway.testing.builders import job_spec
+from spillway_airflow.triggers.capacity import CapacityTrigger
+from spillway_airflow.triggers.pod import KILL_PATIENCE, PodTrigger
+
+JOB = job_spec(grace=timedelta(seconds=90), environment={"SPILLWAY_STEPS": "4"}, expected_duration=timedelta(hours=2))
+TRIGGERS = {
+    "pod": PodTrigger(run="digits-0123456789-1", number=3, poll_seconds=2.5),
+    "capacity": CapacityTrigger(job=encode(JOB), poll_seconds=7.5),
+}
+
+
+def rebuilt(trigger: BaseTrigger) -> BaseTrigger:
+    """The trigger as the triggerer makes it from its row."""
+    path, arguments = trigger.serialize()
+    module, _, name = path.rpartition(".")
+    made: BaseTrigger = getattr(importlib.import_module(module), name)(**json.loads(json.dumps(arguments)))
+    return made
+
+
+@pytest.mark.parametrize("name", TRIGGERS)
+def test_a_trigger_is_rebuilt_from_what_is_stored(name: str) -> None:
+    trigger = TRIGGERS[name]
+    again = rebuilt(trigger)
+
+    assert type(again) is type(trigger)
+    assert again.serialize() == trigger.serialize()
+
+
+def test_what_is_stored_of_a_trigger_is_all_that_it_was_made_of() -> None:
+    assert TRIGGERS["pod"].serialize() == (
+        "spillway_airflow.triggers.pod.PodTrigger",
+        {"run": "digits-0123456789-1", "number": 3, "poll_seconds": 2.5},
+    )
+    path, arguments = TRIGGERS["capacity"].serialize()
+    assert path == "spillway_airflow.triggers.capacity.CapacityTrigger"
+    assert arguments["poll_seconds"] == 7.5
+    assert decode(JobSpec, arguments["job"]) == JOB
+
+
+def test_how_a_pod_ended_travels_in_an_event() -> None:
+    ended = Ended(kind=VerdictKind.PROGRAM_ERROR, reason="exit code 1", log_tail=("one", "two"))
+    event: dict[str, Any] = json.loads(json.dumps({"ended": encode(ended)}))
+
+    assert decode(Ended, event["ended"]) == ended
+    assert set(event["ended"]) == {field.name for field in fields(Ended)}
+
+
+def test_a_pod_is_given_up_before_airflow_gives_up_its_trigger() -> None:
+    from airflow.configuration import conf
+
+    assert KILL_PATIENCE.total_seconds() < conf.getfloat("triggerer", "on_kill_timeout")
