@@ -31,7 +31,9 @@ if ! "$venv/bin/pip" install --quiet --no-index --find-links "$cache/wheels" "uv
     "$venv/bin/pip" install --quiet --no-index --find-links "$cache/wheels" "uv==$uv_version"
 fi
 say "setup: installing $(grep -c '==' requirements.txt) locked packages, about a minute"
-install() { "$venv/bin/uv" pip install --python "$venv/bin/python" --require-hashes --compile-bytecode "$@" -r requirements.txt; }
+# Compiled once here: every Airflow process would compile it again otherwise.
+export UV_COMPILE_BYTECODE="${UV_COMPILE_BYTECODE:-1}"
+install() { "$venv/bin/uv" pip install --python "$venv/bin/python" --require-hashes "$@" -r requirements.txt; }
 install --quiet --offline 2>/dev/null || install
 date -u > "$venv/.ready"
 say "setup: done"
