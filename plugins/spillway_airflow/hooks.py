@@ -122,7 +122,9 @@ def open_cluster(cluster: Cluster, connection: ConnectionSpec) -> Any:
     try:
         return KubernetesCluster(cluster=cluster, api_client=hook.get_conn())
     except (AirflowException, ConfigException, OSError) as problem:
-        raise ConfigError("Connections", f"{connection.conn_id}.extra", str(problem)) from problem
+        file = extra.get("kube_config_path")
+        where = f"{connection.conn_id}.extra" + (f" (kube_config_path {file})" if file else "")
+        raise ConfigError("Connections", where, str(problem)) from problem
 
 
 def _kubeconfig(conn_id: str, written: Any) -> dict[str, Any] | None:

@@ -97,6 +97,11 @@ class KubernetesApi:
             return answer
         except ApiException as problem:
             raise self._error(f"{method} {path}", problem) from problem
+        except AttributeError as problem:
+            # The official client trips over an error without a body, which is what it makes of a failed TLS handshake.
+            if not isinstance(problem.__context__, ApiException):
+                raise
+            raise self._error(f"{method} {path}", problem.__context__) from problem
         except (HTTPError, OSError) as problem:
             raise Unreachable(self.endpoint, f"{method} {path}: {_first_line(str(problem))}") from problem
 

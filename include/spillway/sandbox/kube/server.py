@@ -56,7 +56,7 @@ class ApiServer:
 
     def _authenticate(self, request: web.Request) -> None:
         scheme, _, token = request.headers.get("Authorization", "").partition(" ")
-        if scheme != "Bearer" or token not in self._tokens:
+        if scheme.lower() != "bearer" or token not in self._tokens:
             raise ApiError(401, "Unauthorized", "Unauthorized")
 
     async def _route(self, request: web.Request) -> web.StreamResponse:
