@@ -8,6 +8,8 @@ from typing import Any
 from spillway.testing.kube_server import KubeCluster
 from spillway.testing.kube_space import Space, condition_reasons, eventually, terminated
 
+TOLERATE_ALL = {"tolerations": [{"operator": "Exists"}]}
+"""For tests that restart an agent: however slow that is, nobody deletes the pod meanwhile."""
 UNTIL_TERM = "trap 'echo got-term; exit 143' TERM; echo up; while :; do sleep 0.05; done"
 
 
@@ -83,7 +85,7 @@ def test_containers_do_not_outlive_their_agent_and_its_successor_reports_them(
         "p",
         "echo up; sleep 600 & sleep 600",
         env=[{"name": "HOSTNAME", "value": hostname}],
-        spec={"nodeSelector": {"kubernetes.io/hostname": spare_node}},
+        spec={"nodeSelector": {"kubernetes.io/hostname": spare_node}, **TOLERATE_ALL},
     )
     kube_space.says("p", "up")
     assert len(_processes_of(hostname)) == 3
@@ -100,6 +102,21 @@ def test_containers_do_not_outlive_their_agent_and_its_successor_reports_them(
     assert kube_space.ended("next").status.phase == "Succeeded"
 
 
+def test_a_pod_whose_start_was_never_reported_is_not_run_a_second_time(
+    kube_api: KubeCluster, kube_space: Space, spare_node: str
+) -> None:
+    kube_api.agents[spare_node].kill()
+    pod = kube_space.run("p", "echo again", spec={"nodeName": spare_node, **TOLERATE_ALL})
+    directory = kube_api.directory / spare_node / "pods" / pod.metadata.uid
+    directory.mkdir()
+    (directory / "base.termination").touch()  # what an agent leaves that was killed right after the start
+
+    kube_api.agents[spare_node].start()
+
+    assert _told(kube_space.ended("p")) == ("Failed", "NodeAgentRestarted", 137, "TerminationByKubelet")
+    assert kube_space.log("p") == ""
+
+
 def test_an_agent_that_is_stopped_takes_its_containers_with_it_at_once(
     kube_api: KubeCluster, kube_space: Space, spare_node: str
 ) -> None:
@@ -108,7 +125,7 @@ def test_an_agent_that_is_stopped_takes_its_containers_with_it_at_once(
         "p",
         "trap '' TERM; echo up; while :; do sleep 0.05; done",
         env=[{"name": "HOSTNAME", "value": hostname}],
-        spec={"nodeSelector": {"kubernetes.io/hostname": spare_node}},
+        spec={"nodeSelector": {"kubernetes.io/hostname": spare_node}, **TOLERATE_ALL},
     )
     kube_space.says("p", "up")
     agent = kube_api.agents[spare_node].process

@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from spillway.sandbox.agent.client import STRATEGIC_PATCH, UNAVAILABLE, ApiClient, ApiFailure
+from spillway.sandbox.agent.container import was_started
 from spillway.sandbox.agent.images import ImageStore
+from spillway.sandbox.agent.lost import lost_status, rejected_status, was_reported
 from spillway.sandbox.agent.node import Node
 from spillway.sandbox.agent.pod import GpuPool, Pod
 from spillway.sandbox.agent.report import persist
@@ -19,7 +21,6 @@ log = logging.getLogger(__name__)
 
 Object = Mapping[str, Any]
 _RELIST_SECONDS = 0.5
-_LOST = "the node agent was restarted and the pod's containers did not survive it"
 
 
 class Agent:
@@ -106,10 +107,10 @@ class Agent:
             self._spawn(persist(lambda: self._api.send("DELETE", _path(obj), options)))
         elif known or ended:
             return
-        elif obj["status"].get("containerStatuses") and any(_started(c) for c in obj["status"]["containerStatuses"]):
-            self._spawn(self._fail(obj, "NodeAgentRestarted", _LOST))
+        elif was_started(self._node.pod_directory(uid)) or was_reported(obj):
+            self._spawn(self._fail(obj, lost_status(obj)))
         elif self._node.shutting_down:
-            self._spawn(self._fail(obj, "NodeShutdown", "Pod was rejected as the node is shutting down."))
+            self._spawn(self._fail(obj, rejected_status()))
         else:
             self._pods[uid] = Pod(obj, self._node, self._api, self._images, self._gpus)
 
@@ -131,26 +132,8 @@ class Agent:
             if directory.name not in present:
                 self._spawn(asyncio.to_thread(shutil.rmtree, directory, ignore_errors=True))
 
-    async def _fail(self, obj: Object, reason: str, message: str) -> None:
+    async def _fail(self, obj: Object, status: Object) -> None:
         """Report a pod as failed that does not run here."""
-        unknown = {"exitCode": 137, "reason": "ContainerStatusUnknown", "message": message}
-        statuses = [
-            {**status, "ready": False, "started": False, "state": {"terminated": unknown}}
-            for status in obj["status"].get("containerStatuses") or []
-            if "terminated" not in status["state"]
-        ]
-        disruption = {"type": "DisruptionTarget", "status": "True", "reason": "TerminationByKubelet"}
-        status = {
-            "phase": "Failed",
-            "reason": reason,
-            "message": message,
-            "conditions": [
-                {**disruption, "message": message},
-                {"type": "Ready", "status": "False", "reason": "PodFailed"},
-                {"type": "ContainersReady", "status": "False", "reason": "PodFailed"},
-            ],
-            **({"containerStatuses": statuses} if statuses else {}),
-        }
         body = {"metadata": {"uid": obj["metadata"]["uid"]}, "status": status}
         path = f"{_path(obj)}/status"
         await persist(lambda: self._api.send("PATCH", path, body, content_type=STRATEGIC_PATCH))
@@ -159,10 +142,6 @@ class Agent:
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-
-
-def _started(status: Object) -> bool:
-    return "running" in status["state"] or "terminated" in status["state"] or status["restartCount"] > 0
 
 
 def _path(obj: Object) -> str:

@@ -193,6 +193,11 @@ def start_ticks(pid: int) -> str:
         return ""
 
 
+def was_started(pod_directory: Path) -> bool:
+    """Whether an agent started a container of the pod, which may never have been reported."""
+    return any(pod_directory.glob("*.termination"))
+
+
 def sweep(pods_directory: Path) -> int:
     """Kill the containers that an earlier agent left behind; gives how many were still alive."""
     alive = 0
