@@ -120,7 +120,7 @@ def test_the_layers_hold_the_libraries_and_the_part_of_spillway_that_runs_inside
     assert {"opt/spillway/bin/train", "opt/spillway/lib/spillway/trainer/__main__.py"} <= set(own)
     inside = {name.split("/")[4] for name in own if name.startswith("opt/spillway/lib/spillway/")}
     assert inside - {"__pycache__"} == {
-        "__init__.py", "codec.py", "errors.py", "model.py", "checkpoints", "stores", "trainer",
+        "__init__.py", "codec.py", "errors.py", "model", "checkpoints", "stores", "trainer",
     }  # fmt: skip
 
 

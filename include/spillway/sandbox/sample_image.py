@@ -40,7 +40,7 @@ LIBRARIES_LABEL = "dev.spillway.libraries"
 DISTRIBUTIONS = (
     "numpy", "boto3", "botocore", "s3transfer", "jmespath", "python-dateutil", "six", "urllib3",
 )  # fmt: skip
-OWN_MODULES = ("__init__.py", "model.py", "errors.py", "codec.py", "stores", "checkpoints", "trainer")
+OWN_MODULES = ("__init__.py", "model", "errors.py", "codec.py", "stores", "checkpoints", "trainer")
 BOTOCORE_SERVICES = frozenset({"s3", "sts"})
 
 ENVIRONMENT = {
