@@ -71,11 +71,11 @@ def _victims(settings: SandboxSettings) -> dict[str, int | None]:
         "node": [_supervised(settings, node) for node in nodes],
         "store": [_supervised(settings, f"{site}-store") for site in sites],
     }
-    return {kind: random.choice([pid for pid in pids if pid] or [None]) for kind, pids in kinds.items()}  # noqa: S311
+    return {kind: random.choice([pid for pid in pids if pid] or [None]) for kind, pids in kinds.items()}
 
 
 def _kill_one(settings: SandboxSettings) -> str | None:
-    kind, pid = random.choice([(k, p) for k, p in _victims(settings).items() if p is not None])  # noqa: S311
+    kind, pid = random.choice([(k, p) for k, p in _victims(settings).items() if p is not None])
     try:
         os.kill(pid, signal.SIGKILL)
     except ProcessLookupError:
@@ -98,13 +98,13 @@ def test_every_run_ends_well_although_twenty_processes_are_killed(settings: Sand
     for number in range(1, KILLS + 1):
         if not _in_flight(api, runs):
             runs.append(api.trigger("train", {"job": "digits", "poll_seconds": 1}))
-        time.sleep(random.uniform(*SETTLE_SECONDS))  # noqa: S311
+        time.sleep(random.uniform(*SETTLE_SECONDS))
         kind = None
         while kind is None:
             kind = _kill_one(settings)
         print(f"kill {number}: {kind}")
     deadline = time.monotonic() + FINISH_SECONDS
-    states = {run: "queued" for run in runs}
+    states = dict.fromkeys(runs, "queued")
     while any(state in ("queued", "running") for state in states.values()) and time.monotonic() < deadline:
         time.sleep(2)
         states = {run: api.run_state("train", run) for run in runs}
