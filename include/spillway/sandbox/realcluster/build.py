@@ -62,7 +62,7 @@ def _build_kubernetes(module: Path, programs: Path, report: Report) -> None:
     own = Path(described["GoMod"]).read_text()
     part_version = f"v0.{KUBERNETES_VERSION.removeprefix('v1.')}"
     edits = [f"-require={kubernetes}"]
-    edits += [f"-replace={part}={part}@{part_version}" for part in sorted(set(_STAGING.findall(own)))]
+    edits += [f"-replace={part}={part}@{part_version}" for part in own_parts(own)]
     if language := re.search(r"^go (\S+)$", own, re.MULTILINE):
         edits.append(f"-go={language[1]}")
     _go(module, "mod", "edit", *edits)
@@ -72,6 +72,11 @@ def _build_kubernetes(module: Path, programs: Path, report: Report) -> None:
     for component in COMPONENTS:
         report(f"Kubernetes {KUBERNETES_VERSION}: building {component}")
         _compile(module, programs / component, f"k8s.io/kubernetes/cmd/{component}", f"-s -w {flags}")
+
+
+def own_parts(go_mod: str) -> list[str]:
+    """The modules that Kubernetes replaces by directories of its own, in alphabetical order."""
+    return sorted(set(_STAGING.findall(go_mod)))
 
 
 def _start_module(module: Path) -> None:
