@@ -7,6 +7,7 @@ from typing import Any
 
 from airflow.sdk import BaseOperator, Context
 
+from spillway.runs.holding import holding
 from spillway.runs.staging import stage_dataset
 from spillway.sync.report import summary
 from spillway_airflow.failures import typed_failures
@@ -29,5 +30,6 @@ class SyncDatasetOperator(BaseOperator):
             if attempt is None or attempt.job.dataset is None:
                 return None
             target = attempt.candidate.cluster
-            report = stage_dataset(services, attempt.job, target, self.log.info, run=attempt.run)
+            with holding(services, attempt):
+                report = stage_dataset(services, attempt.job, target, self.log.info, run=attempt.run)
             return {"cluster": target, **summary(report)} if report else None

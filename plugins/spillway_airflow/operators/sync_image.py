@@ -8,6 +8,7 @@ from typing import Any
 from airflow.sdk import BaseOperator, Context
 
 from spillway.codec import encode
+from spillway.runs.holding import holding
 from spillway.runs.staging import stage_image
 from spillway_airflow.failures import typed_failures
 from spillway_airflow.hooks import worker_services
@@ -26,4 +27,7 @@ class SyncImageOperator(BaseOperator):
         with typed_failures():
             services = worker_services()
             attempt = services.ledger.open_attempt(self.training_run)
-            return encode(stage_image(services, attempt, self.log.info)) if attempt else None
+            if attempt is None:
+                return None
+            with holding(services, attempt):
+                return encode(stage_image(services, attempt, self.log.info))
