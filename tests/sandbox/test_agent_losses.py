@@ -5,6 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+from kubernetes.client import ApiException
+from urllib3.exceptions import ProtocolError
+
 from spillway.testing.kube_server import KubeCluster
 from spillway.testing.kube_space import Space, condition_reasons, eventually, terminated
 
@@ -100,6 +104,24 @@ def test_containers_do_not_outlive_their_agent_and_its_successor_reports_them(
     assert kube_space.log("p") == "up\n"
     kube_space.run("next", "true", spec={"nodeSelector": {"kubernetes.io/hostname": spare_node}})
     assert kube_space.ended("next").status.phase == "Succeeded"
+
+
+def test_a_log_that_is_followed_breaks_off_with_its_node(
+    kube_api: KubeCluster, kube_space: Space, spare_node: str
+) -> None:
+    _run_on(kube_space, spare_node)
+    log = kube_space.core.read_namespaced_pod_log("p", kube_space.name, follow=True, _preload_content=False)
+    stream = log.stream()
+    assert next(stream) == b"up\n"
+
+    kube_api.agents[spare_node].kill()
+
+    with pytest.raises(ProtocolError):
+        next(stream)
+    with pytest.raises(ApiException) as refused:
+        kube_space.log("p")
+    assert refused.value.status == 500
+    assert "Traceback" not in kube_api.api.log.read_text()
 
 
 def test_a_pod_whose_start_was_never_reported_is_not_run_a_second_time(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -79,6 +80,23 @@ def test_a_last_line_that_was_cut_by_a_kill_is_dropped_and_the_journal_goes_on(t
     again.put(CONFIG_MAPS, _map("b"))
 
     assert _contents(_open(path)) == {"a": "", "b": ""}
+
+
+def test_a_write_for_which_the_disk_has_no_room_is_refused_and_leaves_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "journal"
+    store = _open(path)
+    store.put(CONFIG_MAPS, _map("a"))
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (path.stat().st_size + 50, limits[1]))
+    try:
+        with pytest.raises(OSError, match=r"journal|too large"):
+            store.put(CONFIG_MAPS, _map("b"))
+        assert _contents(store) == {"a": ""}
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+    store.put(CONFIG_MAPS, _map("c"))
+    assert _contents(_open(path)) == _contents(store) == {"a": "", "c": ""}
 
 
 def test_compaction_keeps_the_objects_and_forgets_the_past(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

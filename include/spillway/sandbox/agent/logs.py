@@ -6,12 +6,15 @@ Each line is ``TIME STREAM TAG TEXT``; the tag is F for a full line of output an
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import BinaryIO
+
+log = logging.getLogger(__name__)
 
 _POLL_SECONDS = 0.2
 
@@ -50,7 +53,10 @@ class LogWriter:
             if not line:
                 return
             tag, text = (b"F", line[:-1]) if line.endswith(b"\n") else (b"P", line)
-            self._file.write(b"%s %s %s %s\n" % (log_stamp(datetime.now(UTC)), stream.encode(), tag, text))
+            try:
+                self._file.write(b"%s %s %s %s\n" % (log_stamp(datetime.now(UTC)), stream.encode(), tag, text))
+            except OSError as problem:  # a full disk; the program must not be held up by its log
+                log.warning("a line of the log is lost: %s", problem)
 
     def close(self) -> None:
         self._file.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 from collections.abc import Iterable, Iterator
@@ -35,7 +36,15 @@ class Journal:
                 yield json.loads(line)
 
     def append(self, line: Line) -> None:
-        self._file.write(_encode(line))
+        """Add the line; raises OSError where it can't be written as a whole, and then nothing of it stays."""
+        encoded = _encode(line)
+        before = os.fstat(self._file.fileno()).st_size
+        try:
+            if self._file.write(encoded) != len(encoded):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self._path))
+        except OSError:
+            os.truncate(self._path, before)
+            raise
         self._lines += 1
 
     def replace(self, lines: Iterable[Line]) -> None:

@@ -32,18 +32,21 @@ class NodeProxy:
         parameters = {key: value for key, value in query.items() if key != "container"}
         if self._session is None:
             self._session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=None, sock_connect=5))
+        response = web.StreamResponse(headers={"Content-Type": "text/plain"})
         try:
             async with self._session.get(url, params=parameters, ssl=self._tls) as answer:
                 if answer.status != 200:
                     reason = "NotFound" if answer.status == 404 else "BadRequest"
                     raise ApiError(answer.status, reason, await answer.text())
-                response = web.StreamResponse(headers={"Content-Type": "text/plain"})
                 await response.prepare(request)
                 async for chunk in answer.content.iter_any():
                     await response.write(chunk)
-                return response
-        except aiohttp.ClientConnectorError as problem:
-            raise ApiError(500, "InternalError", f'Get "{url}": {problem}') from problem
+        except aiohttp.ClientError as problem:
+            if not response.prepared:
+                raise ApiError(500, "InternalError", f'Get "{url}": {problem}') from problem
+            if request.transport is not None:
+                request.transport.abort()  # so that a reader can't take a log that broke off for a whole one
+        return response
 
     def _address(self, pod: Object) -> str:
         node = self._store.get(NODES, None, pod["spec"]["nodeName"])

@@ -48,6 +48,9 @@ class ApiServer:
             return web.json_response(problem.body(), status=problem.code)
         except (ConnectionError, web.HTTPException):
             raise
+        except OSError as problem:
+            failure = ApiError(500, "InternalError", f"the journal of this API server can't be written: {problem}")
+            return web.json_response(failure.body(), status=failure.code)
         except (AttributeError, IndexError, KeyError, TypeError, ValueError) as problem:
             # The objects of clients are used as they come: one of another shape than its kind has fails like this.
             log.warning("%s %s was not understood", request.method, request.path, exc_info=True)
