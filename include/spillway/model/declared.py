@@ -103,6 +103,10 @@ class Cluster:
     registry: RegistryRef
     residency: frozenset[Tier]
 
+    def may_hold(self, tier: Tier) -> bool:
+        """Whether data of the tier may be stored here; a site that may store core data may store any."""
+        return tier in self.residency or Tier.CORE in self.residency
+
     def pool(self, name: str) -> NodePool:
         return next(pool for pool in self.pools if pool.name == name)
 

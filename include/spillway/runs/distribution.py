@@ -36,7 +36,7 @@ def image_routes(services: Services, jobs: Iterable[JobSpec]) -> tuple[Route, ..
         Route(name=image, site=name, tier=Tier.CORE if Tier.CORE in used else Tier.PUBLIC)
         for image, used in sorted(tiers.items())
         for name, cluster in sorted(clusters.items())
-        if name != services.image_home and used <= cluster.residency
+        if name != services.image_home and all(map(cluster.may_hold, used))
     )
     return tuple(routes)
 
@@ -47,7 +47,7 @@ def dataset_routes(services: Services) -> tuple[Route, ...]:
         Route(name=dataset.name, site=name, tier=dataset.tier)
         for _, dataset in sorted(services.configuration.datasets.items())
         for name, cluster in sorted(services.configuration.clusters.items())
-        if name != dataset.home and dataset.tier in cluster.residency
+        if name != dataset.home and cluster.may_hold(dataset.tier)
     )
     return tuple(routes)
 
@@ -91,11 +91,8 @@ def replicate_run(services: Services, attempt: Attempt, say: Say) -> tuple[str, 
 def replica_sites(services: Services, attempt: Attempt) -> tuple[str, ...]:
     """The sites, other than the attempt's own, that may hold its run's checkpoints."""
     clusters = services.configuration.clusters
-    return tuple(
-        name
-        for name, cluster in clusters.items()
-        if name != attempt.candidate.cluster and attempt.job.tier in cluster.residency
-    )
+    here, tier = attempt.candidate.cluster, attempt.job.tier
+    return tuple(name for name, cluster in clusters.items() if name != here and cluster.may_hold(tier))
 
 
 def _recent_attempts(services: Services) -> tuple[Attempt, ...]:

@@ -88,6 +88,7 @@ def advance(services: Services, run: str, job: JobSpec, say: Say, *, restart: bo
             unseen = _after_failure(services, attempt, problem, say)
             if unseen is not None:
                 return unseen
+        restart = False
 
 
 def conclude(services: Services, run: str, number: int, ended: Ended, say: Say) -> Attempt:

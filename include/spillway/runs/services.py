@@ -85,11 +85,13 @@ class Services:
         return next((c.name for c in clusters if c.kind is SiteKind.ONPREM), next(iter(self.configuration.clusters)))
 
     def checkpoint_stores(self, run: str) -> Mapping[str, CheckpointStore]:
-        """The run's checkpoints by site, sites that cannot be opened left out."""
+        """The run's checkpoints by site, where they may be stored; sites that cannot be opened are left out."""
+        tier = self.ledger.job(run).tier
         found = {}
-        for name in self.configuration.clusters:
+        for name, cluster in self.configuration.clusters.items():
             try:
-                found[name] = CheckpointStore(self.site(name).checkpoints, run)
+                if cluster.may_hold(tier):
+                    found[name] = CheckpointStore(self.site(name).checkpoints, run)
             except SpillwayError:
                 continue
         return found
