@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from airflow.plugins_manager import AirflowPlugin
 
+from spillway_airflow import preload
+
 
 class SpillwayPlugin(AirflowPlugin):
     name = "spillway"
+    listeners = [preload]  # noqa: RUF012

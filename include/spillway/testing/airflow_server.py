@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import warnings
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -198,7 +199,9 @@ def running_airflow(state: Path, *, more_dags: Path, jobs: Path, unpaused: tuple
     own = {"AIRFLOW__CORE__DAGS_FOLDER": folder, "SPILLWAY_JOBS_DIR": jobs}
     (state / SETTINGS_FILE.name).write_text("".join(f"{name}={value}\n" for name, value in own.items()))
     settings = sandbox_settings(state, free_port_block(PORTS))
-    lifecycle.up(settings, print, dags=unpaused)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)  # the supervisor is meant to outlive its Popen
+        lifecycle.up(settings, print, dags=unpaused)
     try:
         yield AirflowSandbox(
             settings=settings,
@@ -206,5 +209,4 @@ def running_airflow(state: Path, *, more_dags: Path, jobs: Path, unpaused: tuple
             services=local_services(settings.config, settings.connections),
         )
     finally:
-        with suppress(ProcessLookupError):
-            lifecycle.down(settings, print)
+        lifecycle.down(settings, print)
