@@ -15,7 +15,7 @@ LIBRARY = ROOT / "include" / "spillway"
 LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"", "__version__", "model", "errors", "codec"}),
     frozenset({
-        "placement", "quota", "pricing", "losses", "leases", "months", "pulls", "sync.plan", "sync.compare",
+        "placement", "quota", "pricing", "losses", "leases", "pulls", "sync.plan", "sync.compare",
         "checkpoints.retention", "checkpoints.layout", "images.reference",
     }),
     frozenset({"clouds", "stores", "registries", "sync", "images", "checkpoints", "connections"}),

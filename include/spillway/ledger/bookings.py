@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from datetime import datetime
 
-from sqlalchemy import ColumnElement, Connection, RowMapping, insert, or_, select, update
+from sqlalchemy import ColumnElement, Connection, RowMapping, insert, select, update
 
 from spillway.errors import Missing
 from spillway.ledger.connection import Database
@@ -55,17 +55,11 @@ class CostStore:
                 connection.execute(update(costs).where(*_same_pod(entry)).values(_values(entry)))
             return entry
 
-    def costs(
-        self, run: str | None = None, *, since: datetime | None = None, until: datetime | None = None
-    ) -> tuple[CostEntry, ...]:
-        """Whole bookings that touch [since, until), oldest start first; ``months.split`` cuts them at a boundary."""
+    def costs(self, run: str | None = None) -> tuple[CostEntry, ...]:
+        """The bookings of a run, or all, oldest start first."""
         found = select(costs).order_by(costs.c.started_at, costs.c.attempt, costs.c.cluster, costs.c.pod_uid)
         if run is not None:
             found = found.where(costs.c.run == run)
-        if since is not None:
-            found = found.where(or_(costs.c.ended_at > since, costs.c.started_at >= since))
-        if until is not None:
-            found = found.where(costs.c.started_at < until)
         with self.database.reading() as connection:
             return tuple(_entry(row) for row in connection.execute(found).mappings())
 
