@@ -42,7 +42,7 @@ class ImageReference:
             )
         if not colon and not at:
             raise InvalidImage(text, f"expected a tag or a digest, such as '{repository or 'train'}:v1'")
-        if not is_repository(repository):
+        if len(repository) > _MAX_REPOSITORY_LENGTH or not _REPOSITORY.fullmatch(repository):
             raise InvalidImage(
                 text, f"expected a repository of lower-case letters, digits, '.', '_', '-' and '/', got '{repository}'"
             )
@@ -58,16 +58,6 @@ class ImageReference:
         tag = f":{self.tag}" if self.tag else ""
         digest = f"@{self.digest}" if self.digest else ""
         return f"{host}{self.repository}{tag}{digest}"
-
-
-def is_repository(text: str) -> bool:
-    """Whether a registry accepts the name of a repository."""
-    return len(text) <= _MAX_REPOSITORY_LENGTH and _REPOSITORY.fullmatch(text) is not None
-
-
-def is_tag(text: str) -> bool:
-    """Whether a registry accepts the tag."""
-    return _TAG.fullmatch(text) is not None
 
 
 def _split_registry(text: str) -> tuple[str | None, str]:

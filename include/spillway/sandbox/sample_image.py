@@ -20,7 +20,6 @@ from typing import Any
 
 import spillway
 from spillway.errors import SandboxError
-from spillway.images.tag import EnvironmentTag
 from spillway.registries.base import Manifest
 from spillway.registries.digest import digest_of
 from spillway.registries.layout import LayoutRegistry
@@ -28,7 +27,7 @@ from spillway.sandbox.image_layer import LAYER_MEDIA_TYPE, Layer, bytecode, pack
 
 REPOSITORY = "train"
 PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
-TAG = str(EnvironmentTag(libraries={"numpy": importlib.metadata.version("numpy")}, python=PYTHON))
+TAG = f"numpy{importlib.metadata.version('numpy')}-py{PYTHON}"
 
 ROOT = PurePosixPath("/opt/spillway")
 LIBRARIES = ROOT / "lib"
