@@ -20,6 +20,7 @@ from spillway.model import Cluster
 from spillway.runs.local import LEDGER_CONNECTION
 from spillway.runs.services import Services
 from spillway.runs.sites import Connect, site_opener
+from spillway_airflow.threads import in_thread
 
 
 def worker_services() -> Services:
@@ -39,7 +40,7 @@ async def triggerer_services() -> Services:
     """The services of a trigger; every Connection is read now, for a trigger's threads cannot ask for one later."""
     from airflow.sdk.exceptions import AirflowNotFoundException
 
-    declared = configuration()
+    declared = await in_thread(configuration)
     found: dict[str, ConnectionSpec] = {}
     for conn_id in connection_ids(declared):
         try:
@@ -52,7 +53,7 @@ async def triggerer_services() -> Services:
             raise _missing(conn_id)
         return found[conn_id]
 
-    return _services(declared, connect)
+    return await in_thread(_services, declared, connect)
 
 
 def configuration() -> Configuration:

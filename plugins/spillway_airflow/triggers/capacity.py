@@ -13,6 +13,7 @@ from spillway.model import JobSpec, PlacementDecision
 from spillway.runs.admission import decide, snapshot
 from spillway.runs.services import Services
 from spillway_airflow.hooks import triggerer_services
+from spillway_airflow.threads import in_thread
 
 
 class CapacityTrigger(BaseTrigger):
@@ -29,7 +30,7 @@ class CapacityTrigger(BaseTrigger):
         services = await triggerer_services()
         job = decode(JobSpec, self.job)
         while True:
-            decision = await asyncio.to_thread(_decide, services, job)
+            decision = await in_thread(_decide, services, job)
             if decision.chosen is not None or not decision.possible:
                 yield TriggerEvent({"chosen": encode(decision.chosen)})
                 return

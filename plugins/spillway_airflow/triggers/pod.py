@@ -13,6 +13,7 @@ from spillway.codec import encode
 from spillway.runs.cancelling import cancel
 from spillway.runs.watching import Watch
 from spillway_airflow.hooks import triggerer_services
+from spillway_airflow.threads import in_thread
 
 TASK_ENDED = "its task was marked or cleared"
 KILL_PATIENCE = timedelta(seconds=20)
@@ -39,10 +40,11 @@ class PodTrigger(BaseTrigger):
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         services = await triggerer_services()
-        watch = Watch(services=services, attempt=services.ledger.attempt(self.attempt_run, self.number))
+        attempt = await in_thread(services.ledger.attempt, self.attempt_run, self.number)
+        watch = Watch(services=services, attempt=attempt)
         said = ""
         while True:
-            look = await asyncio.to_thread(watch.poll)
+            look = await in_thread(watch.poll)
             for line in look.log_lines:
                 self.log.info(line)
             if look.summary != said:
@@ -56,4 +58,4 @@ class PodTrigger(BaseTrigger):
 
     async def on_kill(self) -> None:
         services = await triggerer_services()
-        await asyncio.to_thread(cancel, services, self.attempt_run, TASK_ENDED, self.log.info, patience=KILL_PATIENCE)
+        await in_thread(cancel, services, self.attempt_run, TASK_ENDED, self.log.info, patience=KILL_PATIENCE)

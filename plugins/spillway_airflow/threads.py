@@ -1,0 +1,28 @@
+"""Where triggers do their blocking calls: never on the triggerer's event loop, and not on its few default threads.
+
+A cluster that does not answer holds a thread for as long as its time-out; with the default pool half a dozen such
+calls would keep every other pod of the triggerer from being looked at.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any, ParamSpec, TypeVar
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+THREADS = 64
+_POOL = ThreadPoolExecutor(THREADS, thread_name_prefix="spillway-trigger")
+
+
+async def in_thread(call: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
+    """What the call gives, made in a thread that logs where its caller logs."""
+    context = contextvars.copy_context()
+    prepared: Callable[[], Any] = partial(context.run, call, *arguments, **named)
+    result: T = await asyncio.get_running_loop().run_in_executor(_POOL, prepared)
+    return result
