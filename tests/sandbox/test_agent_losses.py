@@ -61,7 +61,7 @@ def test_a_node_that_shuts_down_ends_its_pods_and_takes_no_more(
     assert _told(kube_space.ended("p")) == ("Failed", "Terminated", 143, "TerminationByKubelet")
     node = kube_space.core.read_node(spare_node)
     assert next(c.status for c in node.status.conditions if c.type == "Ready") == "False"
-    kube_space.run("late", "true", spec={"nodeName": spare_node})
+    kube_space.run("late", "true", spec={"nodeName": spare_node, **TOLERATE_ALL})
     assert kube_space.ended("late").status.reason == "NodeShutdown"
 
 
@@ -92,7 +92,7 @@ def test_containers_do_not_outlive_their_agent_and_its_successor_reports_them(
         spec={"nodeSelector": {"kubernetes.io/hostname": spare_node}, **TOLERATE_ALL},
     )
     kube_space.says("p", "up")
-    assert len(_processes_of(hostname)) == 3
+    eventually(lambda: len(_processes_of(hostname)) == 3, lambda: _processes_of(hostname))
 
     kube_api.agents[spare_node].kill()
     eventually(lambda: not _processes_of(hostname), lambda: _processes_of(hostname))
