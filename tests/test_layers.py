@@ -16,7 +16,7 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"", "__version__", "model", "errors", "codec"}),
     frozenset({
         "placement", "quota", "pricing", "losses", "leases", "pulls", "sync.plan", "sync.compare",
-        "checkpoints.retention", "checkpoints.layout", "images.reference",
+        "checkpoints.layout", "images.reference",
     }),
     frozenset({"clouds", "stores", "registries", "sync", "images", "checkpoints", "connections"}),
     frozenset({"observe", "preflight", "ledger", "config"}),

@@ -1,1 +1,1 @@
-"""Checkpoints: the layout on the store, commits, fences, retention."""
+"""Checkpoints: the layout on the store, commits, fences, replication."""
