@@ -386,12 +386,3 @@ def test_an_upload_that_the_registry_finds_wrong_is_a_mismatch(server: ScriptedS
     server.script = answer
     with pytest.raises(DigestMismatch, match="says the registry"):
         client(server).put_blob("train", digest_of(b"layer"), iter([b"layer"]), size_bytes=5)
-
-
-def test_a_mount_that_the_registry_turns_into_an_upload_is_cancelled(server: ScriptedServer) -> None:
-    server.script = lambda call: Answer(status=202 if call.method == "POST" else 204, headers={"Location": "/upload/1"})
-    assert not client(server).mount_blob("train", digest_of(b"layer"), "base")
-    assert [(call.method, call.path.partition("?")[0]) for call in server.calls] == [
-        ("POST", "/v2/train/blobs/uploads/"),
-        ("DELETE", "/upload/1"),
-    ]

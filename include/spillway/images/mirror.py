@@ -10,14 +10,13 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
 from spillway.errors import DigestMismatch, LaunchRefused, Missing, PreconditionFailed
-from spillway.images.transfer import BlobCopier, Progress
+from spillway.images.transfer import PARALLEL_BLOBS, copy_blobs
 from spillway.registries.base import ImageRegistry, Manifest
 from spillway.registries.content import Descriptor, blobs, children
 from spillway.registries.digest import is_digest, label
 
 log = logging.getLogger(__name__)
 
-PARALLEL_BLOBS = 6
 RETRY_PAUSES_SECONDS = (0.2, 1.0, 3.0)
 """Pauses before a manifest is put again whose content another copy is storing at this very moment."""
 
@@ -36,7 +35,6 @@ class MirrorReport:
     manifests_copied: int = 0
     blobs_present: int = 0
     blobs_copied: int = 0
-    blobs_mounted: int = 0
     bytes_copied: int = 0
     conflict: str | None = None
     dry_run: bool = False
@@ -48,11 +46,8 @@ def mirror(
     *,
     repository: str,
     reference: str,
-    destination_repository: str | None = None,
-    mount_from: Sequence[str] = (),
     move_tag: bool = False,
     dry_run: bool = False,
-    on_progress: Progress | None = None,
 ) -> MirrorReport:
     """Make the image available at the destination under the same digest, moving only what is missing there.
 
@@ -61,20 +56,18 @@ def mirror(
 
     Args:
         reference: a tag or a digest of ``repository``.
-        mount_from: repositories of the destination that may hold the same layers already.
         move_tag: let a tag that has another digest at the destination be overwritten.
 
     Raises:
         Missing: the source does not have the image, or not all of it.
         DigestMismatch: bytes of the source, or what the destination stored, are not what their digest promises.
     """
-    target = destination_repository or repository
     digest = _resolve(source, repository, reference)
     tree = tuple(image_tree(source, repository, digest))
-    missing = _missing(destination, target, tree)
-    conflict = None if move_tag else _other_digest(destination, target, reference, digest)
+    missing = _missing(destination, repository, tree)
+    conflict = None if move_tag else _other_digest(destination, repository, reference, digest)
     report = MirrorReport(
-        repository=target,
+        repository=repository,
         reference=reference,
         digest=digest,
         manifests_copied=len(missing.manifests),
@@ -86,20 +79,13 @@ def mirror(
     )
     if dry_run:
         return report
-    copier = BlobCopier(source, destination, repository=repository, target=target, mount_from=mount_from)
-    moved = copier.copy(missing.blobs, parallel=PARALLEL_BLOBS, on_progress=on_progress)
+    copy_blobs(source, destination, repository, missing.blobs)
     for manifest in missing.manifests:
-        _put_manifest(destination, target, manifest.digest, manifest)
+        _put_manifest(destination, repository, manifest.digest, manifest)
     if conflict is None and not is_digest(reference):
-        conflict = _tag(destination, target, reference, tree[-1])
-    _verify(destination, target, digest if conflict else reference, digest)
-    done = replace(
-        report,
-        blobs_copied=moved.blobs_copied,
-        blobs_mounted=moved.blobs_mounted,
-        bytes_copied=moved.bytes_copied,
-        conflict=conflict,
-    )
+        conflict = _tag(destination, repository, reference, tree[-1])
+    _verify(destination, repository, digest if conflict else reference, digest)
+    done = replace(report, conflict=conflict)
     _log(source, destination, done)
     return done
 
@@ -214,14 +200,13 @@ def _verify(destination: ImageRegistry, repository: str, reference: str, digest:
 
 def _log(source: ImageRegistry, destination: ImageRegistry, report: MirrorReport) -> None:
     log.info(
-        "image %s (%s) from %s to %s: %d blobs, %d bytes copied, %d mounted, %d there already%s",
+        "image %s (%s) from %s to %s: %d blobs, %d bytes copied, %d there already%s",
         label(report.repository, report.reference),
         report.digest,
         source.name,
         destination.name,
         report.blobs_copied,
         report.bytes_copied,
-        report.blobs_mounted,
         report.blobs_present,
         f"; its tag stays at {report.conflict}" if report.conflict else "",
     )

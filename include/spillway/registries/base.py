@@ -43,8 +43,5 @@ class ImageRegistry(Protocol):
     def put_blob(self, repository: str, digest: str, chunks: Iterator[bytes], *, size_bytes: int) -> None:
         """Store the bytes under their digest; the registry refuses other bytes (DigestMismatch)."""
 
-    def mount_blob(self, repository: str, digest: str, source_repository: str) -> bool:
-        """Make a blob of another repository of this registry available here; False where that is not possible."""
-
     def put_manifest(self, repository: str, reference: str, manifest: Manifest) -> None:
         """Store the manifest under a tag or its digest; everything that it references must be there already."""

@@ -9,18 +9,15 @@ import urllib3
 
 from spillway.errors import DigestMismatch, InvalidImage, Missing, PreconditionFailed, RequestRefused, Unreachable
 from spillway.registries.base import Manifest
+from spillway.registries.content import INDEX_MEDIA_TYPES, MANIFEST_MEDIA_TYPES
 from spillway.registries.digest import digest_of, is_digest, label, verified
 from spillway.registries.transport import Request, Transport, error_text, read_json
 
-MANIFEST_MEDIA_TYPES = (
-    "application/vnd.oci.image.index.v1+json",
-    "application/vnd.oci.image.manifest.v1+json",
-    "application/vnd.docker.distribution.manifest.list.v2+json",
-    "application/vnd.docker.distribution.manifest.v2+json",
-)
+ACCEPTED_MANIFESTS = ", ".join(sorted(INDEX_MEDIA_TYPES | MANIFEST_MEDIA_TYPES))
 MAX_MANIFEST_BYTES = 16 * 2**20
 CHUNK_BYTES = 2**20
 TAGS_PER_PAGE = 1000
+REDIRECTS = (301, 302, 303, 307, 308)
 
 
 class HttpRegistry:
@@ -101,7 +98,9 @@ class HttpRegistry:
 
     def has_blob(self, repository: str, digest: str) -> bool:
         """Whether the blob is in this repository; a registry that answers with its storage's address has it."""
-        answer = self._send("HEAD", self._path(repository, f"blobs/{digest}"), repository, accepted=(200, 307, 404))
+        answer = self._send(
+            "HEAD", self._path(repository, f"blobs/{digest}"), repository, accepted=(200, *REDIRECTS, 404)
+        )
         answer.drain_conn()
         return answer.status != 404
 
@@ -134,17 +133,6 @@ class HttpRegistry:
                 raise DigestMismatch(what, expected=digest, seen=f"other bytes, says the registry ({problem})")
             raise RequestRefused(self.name, f"the upload of {label(repository, digest)}", problem)
         answer.drain_conn()
-
-    def mount_blob(self, repository: str, digest: str, source_repository: str) -> bool:
-        """Make a blob of another repository of this registry available here; False where that is not possible."""
-        scope = f"{self._scope(repository, push=True)} {self._scope(source_repository, push=False)}"
-        query = f"mount={quote(digest, safe='')}&from={quote(self._full(source_repository), safe='')}"
-        path = self._path(repository, f"blobs/uploads/?{query}")
-        answer = self._transport.send(Request(method="POST", url=path, scope=scope, accepted=(201, 202, 404, 405)))
-        answer.drain_conn()
-        if answer.status == 202:
-            self._cancel(answer, scope)
-        return answer.status == 201
 
     def put_manifest(self, repository: str, reference: str, manifest: Manifest) -> None:
         """Store the manifest under a tag or its digest.
@@ -180,7 +168,7 @@ class HttpRegistry:
     def _send(
         self, method: str, url: str, repository: str, *, accepted: tuple[int, ...], push: bool = False
     ) -> urllib3.BaseHTTPResponse:
-        headers = {"Accept": ", ".join(MANIFEST_MEDIA_TYPES)} if "/manifests/" in url else {}
+        headers = {"Accept": ACCEPTED_MANIFESTS} if "/manifests/" in url else {}
         scope = self._scope(repository, push=push)
         return self._transport.send(Request(method=method, url=url, scope=scope, headers=headers, accepted=accepted))
 
@@ -198,14 +186,6 @@ class HttpRegistry:
         if location is None:
             raise Unreachable(self.name, "it began an upload without saying where")
         return f"{location}{'&' if '?' in location else '?'}digest={quote(digest, safe='')}"
-
-    def _cancel(self, upload: urllib3.BaseHTTPResponse, scope: str) -> None:
-        location = upload.headers.get("Location")
-        if location is not None:
-            answer = self._transport.send(
-                Request(method="DELETE", url=location, scope=scope, accepted=(200, 202, 204, 404, 405))
-            )
-            answer.drain_conn()
 
     def _full(self, repository: str) -> str:
         return f"{self._prefix}/{repository}" if self._prefix else repository

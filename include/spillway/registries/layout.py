@@ -7,7 +7,7 @@ import json
 import os
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -72,17 +72,6 @@ class LayoutRegistry:
         with _replacing(target) as file:
             for chunk in verified(chunks, digest, what=what, size_bytes=size_bytes):
                 file.write(chunk)
-
-    def mount_blob(self, repository: str, digest: str, source_repository: str) -> bool:
-        """Link the blob of another repository into this one; False where it does not have it."""
-        source = self._blob(source_repository, digest)
-        if not source.is_file():
-            return False
-        target = self._blob(repository, digest)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with suppress(FileExistsError):
-            os.link(source, target)
-        return True
 
     def put_manifest(self, repository: str, reference: str, manifest: Manifest) -> None:
         """Store the manifest under a tag or its digest; raises Missing where its content is not there yet."""

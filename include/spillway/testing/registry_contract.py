@@ -98,19 +98,6 @@ class ImageRegistryContract:
             registry.put_blob(repository, digest_of(promised), iter([body]), size_bytes=len(promised))
         assert not registry.has_blob(repository, digest_of(promised))
 
-    def test_a_blob_is_mounted_from_another_repository(self, registry: ImageRegistry, repository: str) -> None:
-        source = f"{repository}-source"
-        body = b"a shared layer"
-        registry.put_blob(source, digest_of(body), iter([body]), size_bytes=len(body))
-        assert registry.mount_blob(repository, digest_of(body), source)
-        assert b"".join(registry.read_blob(repository, digest_of(body))) == body
-
-    def test_a_blob_that_the_other_repository_lacks_is_not_mounted(
-        self, registry: ImageRegistry, repository: str
-    ) -> None:
-        assert not registry.mount_blob(repository, digest_of(b"nowhere"), f"{repository}-source")
-        assert not registry.has_blob(repository, digest_of(b"nowhere"))
-
     def test_many_threads_may_put_images_at_once(self, registry: ImageRegistry, repository: str) -> None:
         with ThreadPoolExecutor(8) as threads:
             put = list(
