@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import gzip
 import json
 import platform
 import shutil
 import tarfile
 import uuid
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +21,7 @@ from spillway.registries.base import ImageRegistry, Manifest
 from spillway.registries.http import HttpRegistry
 from spillway.sandbox.agent.layers import lay_over, unpack
 
+_BROKEN = (tarfile.TarError, zlib.error, EOFError, OSError, ValueError, KeyError)
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 DEFAULT_REGISTRY = "docker.io"
 """Where names without a registry point to, for every container engine."""
@@ -41,16 +42,6 @@ class Image:
     @property
     def environment(self) -> dict[str, str]:
         return dict(entry.partition("=")[::2] for entry in self.config.get("Env") or [])
-
-
-def _publish(staged: Path, target: Path) -> None:
-    """Make a finished directory visible, whole; another pull of the same content may have been faster."""
-    try:
-        staged.replace(target)
-    except OSError:
-        if not target.is_dir():
-            raise
-        shutil.rmtree(staged)
 
 
 def url_of(host: str) -> str:
@@ -96,8 +87,8 @@ class ImageStore:
                 return await asyncio.to_thread(self._pull, registry, reference)
         except SpillwayError as problem:
             raise PullFailed(f'failed to pull image "{name}": {_cause(problem)}') from problem
-        except (tarfile.TarError, gzip.BadGzipFile, EOFError, OSError, ValueError, KeyError) as problem:
-            raise PullFailed(f'failed to pull image "{name}": cannot be unpacked: {problem}') from problem
+        except _BROKEN as problem:
+            raise PullFailed(f'failed to pull image "{name}": cannot be unpacked: {problem!r}') from problem
 
     def _pull(self, registry: ImageRegistry, reference: ImageReference) -> Image:
         manifest = _for_this_machine(
@@ -163,6 +154,16 @@ def _cause(problem: SpillwayError) -> str:
     if isinstance(problem, Unreachable):
         return f"timeout or failure: {problem}"
     return str(problem)
+
+
+def _publish(staged: Path, target: Path) -> None:
+    """Make a finished directory visible, whole; another pull of the same content may have been faster."""
+    try:
+        staged.replace(target)
+    except OSError:
+        if not target.is_dir():
+            raise
+        shutil.rmtree(staged)
 
 
 def _hex(digest: str) -> str:
