@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from spillway.checkpoints.layout import head_key, part_key
+from spillway.checkpoints.progress import Progress, write_progress
 from spillway.checkpoints.store import CheckpointStore
+from spillway.clouds.pod import FLUSH_MARGIN
 from spillway.errors import ForeignCheckpoint, NoValidCheckpoint
 from spillway.losses import VerdictKind
 from spillway.model import AttemptState, CheckpointManifest, JobSpec, Outcome
@@ -139,3 +141,14 @@ def test_a_pod_that_is_created_for_a_cancelled_attempt_is_stopped_again(open_run
     settle(run.services, launched, Ended(kind=VerdictKind.DELETED_BY_PERSON, reason="cancelled meanwhile"))
     ensure_pod(run.services, launched, run.said.append)
     eventually(lambda: run.services.site("onprem").client.owned() == ())
+
+
+def test_a_pod_gets_the_time_that_checkpoints_were_seen_to_take(open_run: Carry, make_job: MakeJob) -> None:
+    run = open_run(make_job())
+    lost_with_commits(run, 4)
+    slow = Progress(first_step=1, step=4, total_steps=6, loss=None, at="", durable_step=4, slowest_commit_seconds=40.0)
+    write_progress(run.services.site("onprem").checkpoints, run.run, 1, slow)
+    step = run.advance()
+    assert isinstance(step, Watching)
+    pod = run.services.site("cloud").client.state(step.attempt.label)
+    assert pod.grace == timedelta(seconds=40) + FLUSH_MARGIN

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import logging
 from datetime import datetime, timedelta
 
 from spillway.errors import SpillwayError
@@ -25,6 +26,8 @@ from spillway.runs.settling import Ended, settle, settle_over
 from spillway.sync.manifest import verified_datasets
 
 OBSERVATION_DEADLINE = timedelta(seconds=20)
+
+_log = logging.getLogger(__name__)
 
 
 def snapshot(services: Services) -> Snapshot:
@@ -95,16 +98,18 @@ def expire_leases(services: Services, seen: Snapshot) -> tuple[Attempt, ...]:
 
 
 def _expire(services: Services, attempt: Attempt, now: datetime) -> Attempt | None:
-    if attempt.state in {AttemptState.RESERVED, AttemptState.STAGED}:
-        return services.ledger.expire(attempt, now)
+    """The settled attempt; None where that could not be done now, which must not stop whoever asks for a place."""
     try:
+        if attempt.state in {AttemptState.RESERVED, AttemptState.STAGED}:
+            return services.ledger.expire(attempt, now)
         pod = services.site(attempt.candidate.cluster).client.state(attempt.label)
-    except SpillwayError:
-        return None
-    if pod.phase is PodPhase.GONE:
+        if pod.phase is not PodPhase.GONE:
+            return settle_over(services, attempt, pod)
         reason = f"its lease ended at {attempt.lease_expires_at.isoformat()}, nobody renewed it and its pod is gone"
         return settle(services, attempt, Ended(kind=VerdictKind.PREEMPTED, reason=reason))
-    return settle_over(services, attempt, pod)
+    except SpillwayError as problem:
+        _log.warning("the lease of %s is over, closing it failed: %s", attempt.label, problem)
+        return None
 
 
 def _with_promises(seen: Snapshot, reservations: tuple[Reservation, ...], cool_downs: tuple[CoolDown, ...]) -> Snapshot:

@@ -14,11 +14,10 @@ from spillway.losses import VerdictKind
 from spillway.model import Attempt, AttemptState, PodPhase, PodState
 from spillway.runs.services import Say, Services
 from spillway.runs.settling import Ended, note_start, settle, settle_over
+from spillway.runs.stopping import ask_to_end, grace_of
 
 OVER = frozenset({PodPhase.SUCCEEDED, PodPhase.FAILED, PodPhase.GONE})
 POLL_SECONDS = 0.5
-UNKNOWN_GRACE = timedelta(seconds=30)
-"""For a pod whose job is not on record."""
 
 OwnerAlive = Callable[[Mapping[str, Any]], bool]
 """Whether the task that a run belongs to (its recorded origin) may still be looking after it."""
@@ -40,7 +39,7 @@ def cancel(services: Services, run: str, reason: str, say: Say, *, patience: tim
     Where its cluster does not answer the attempt is settled all the same; the sweeper stops its pod later.
 
     Args:
-        patience: how long to wait for the pod; the job's grace by default.
+        patience: how long to wait for the pod; the pod's grace by default.
     Returns:
         The settled attempt, or None where none was open.
     """
@@ -50,7 +49,7 @@ def cancel(services: Services, run: str, reason: str, say: Say, *, patience: tim
     if attempt.state in {AttemptState.LAUNCHED, AttemptState.RUNNING}:
         try:
             client = services.site(attempt.candidate.cluster).client
-            attempt = _stopped(services, client, attempt, patience or attempt.job.grace)
+            attempt = _stopped(services, client, attempt, patience)
         except SpillwayError as problem:
             say(f"pod {attempt.label} could not be followed to its end, the sweeper will: {problem}")
     settled = settle(services, attempt, Ended(kind=VerdictKind.DELETED_BY_PERSON, reason=reason))
@@ -58,11 +57,12 @@ def cancel(services: Services, run: str, reason: str, say: Say, *, patience: tim
     return settled
 
 
-def _stopped(services: Services, client: ClusterClient, attempt: Attempt, patience: timedelta) -> Attempt:
+def _stopped(services: Services, client: ClusterClient, attempt: Attempt, patience: timedelta | None) -> Attempt:
     """The attempt after its pod was asked to end; returns when the pod has ended or the patience is over."""
-    attempt = note_start(services, attempt, client.state(attempt.label))
-    client.stop(attempt.label, grace=attempt.job.grace)
-    deadline = time.monotonic() + patience.total_seconds()
+    pod = client.state(attempt.label)
+    attempt = note_start(services, attempt, pod)
+    ask_to_end(client, pod, attempt.job)
+    deadline = time.monotonic() + (patience or grace_of(pod, attempt.job)).total_seconds()
     while client.state(attempt.label).phase not in OVER and time.monotonic() < deadline:
         time.sleep(POLL_SECONDS)
     return attempt
@@ -96,9 +96,9 @@ def _end_orphan(
     """Whether the pod has been asked to end, and its attempt, where it is still open, is settled."""
     try:
         if attempt is None or attempt.state is AttemptState.SETTLED:
-            client.stop(pod.name, grace=attempt.job.grace if attempt else UNKNOWN_GRACE)
+            ask_to_end(client, pod, attempt.job if attempt else None)
         elif settle_over(services, attempt, pod) is None:
-            stopped = _stopped(services, client, attempt, attempt.job.grace)
+            stopped = _stopped(services, client, attempt, None)
             settle(services, stopped, Ended(kind=VerdictKind.DELETED_BY_PERSON, reason=reason))
     except SpillwayError as problem:
         say(f"{pod.cluster}: {pod.name} could not be stopped: {problem}")

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
+from spillway.checkpoints.progress import read_progress
 from spillway.checkpoints.store import CheckpointStore, ResumePoint
-from spillway.clouds.pod import build_pod, pull_secret, store_secret
+from spillway.clouds.pod import build_pod, grace_seconds, pull_secret, store_secret
 from spillway.errors import CorruptCheckpoint, Fenced, NoValidCheckpoint, SpillwayError
 from spillway.images.mirror import require_image
 from spillway.images.reference import ImageReference
 from spillway.model import Attempt, AttemptState, Cluster
 from spillway.runs.services import Say, Services, Site
 from spillway.runs.sites import registry_host
+from spillway.runs.stopping import ask_to_end
 
 STORE_SECRET = "spillway-store"
 PULL_SECRET = "spillway-registry"
@@ -81,13 +85,15 @@ def ensure_pod(services: Services, attempt: Attempt, say: Say) -> Attempt:
     reference = ImageReference.parse(attempt.job.image)
     image = f"{_repository_host(site)}/{reference.repository}@{attempt.image_digest}"
     resume = _recorded_resume(CheckpointStore(site.checkpoints, attempt.run), attempt)
+    flush = _slowest_flush(services, attempt)
     pod = build_pod(
         attempt=attempt,
         cluster=cluster,
         image=image,
-        environment=pod_environment(services, attempt, cluster, resume),
+        environment=pod_environment(services, attempt, cluster, resume, flush),
         store_secret=STORE_SECRET,
         pull_secret=PULL_SECRET,
+        measured_flush=flush,
     )
     site.client.apply(
         [
@@ -106,7 +112,7 @@ def ensure_pod(services: Services, attempt: Attempt, say: Say) -> Attempt:
     say(f"pod {state.name} ({state.uid}) at {cluster.name} {begins}")
     amended = services.ledger.amend(attempt, pod_uid=state.uid)
     if amended.state is AttemptState.SETTLED:  # it was cancelled while its pod was being created
-        site.client.stop(state.name, grace=attempt.job.grace)
+        ask_to_end(site.client, state, attempt.job)
     return amended
 
 
@@ -144,7 +150,24 @@ def _store_environment(site: Site) -> dict[str, str]:
     }
 
 
-def pod_environment(services: Services, attempt: Attempt, cluster: Cluster, resume: ResumePoint) -> dict[str, str]:
+def _slowest_flush(services: Services, attempt: Attempt) -> timedelta | None:
+    """How long a checkpoint of the run has taken at most, as far as its earlier attempts can still say."""
+    seconds = []
+    for earlier in services.ledger.attempts(attempt.run):
+        if earlier.number < attempt.number and earlier.committed_step is not None:
+            try:
+                store = services.site(earlier.candidate.cluster).checkpoints
+                progress = read_progress(store, attempt.run, earlier.number)
+            except SpillwayError:
+                continue
+            if progress is not None and progress.slowest_commit_seconds is not None:
+                seconds.append(progress.slowest_commit_seconds)
+    return timedelta(seconds=max(seconds)) if seconds else None
+
+
+def pod_environment(
+    services: Services, attempt: Attempt, cluster: Cluster, resume: ResumePoint, flush: timedelta | None
+) -> dict[str, str]:
     """What the platform tells the training code; the job's own variables may not replace any of it."""
     dataset = services.configuration.datasets.get(attempt.job.dataset or "")
     ours = {
@@ -155,6 +178,6 @@ def pod_environment(services: Services, attempt: Attempt, cluster: Cluster, resu
         "SPILLWAY_CHECKPOINT_BUCKET": cluster.object_store.checkpoint_bucket,
         "SPILLWAY_DATASET_BUCKET": cluster.object_store.dataset_bucket,
         "SPILLWAY_DATASET_PREFIX": dataset.prefix if dataset else "",
-        "SPILLWAY_GRACE_SECONDS": str(int(attempt.job.grace.total_seconds())),
+        "SPILLWAY_GRACE_SECONDS": str(grace_seconds(attempt.job.grace, flush)),
     }
     return dict(attempt.job.environment) | ours

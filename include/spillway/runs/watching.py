@@ -19,6 +19,7 @@ from spillway.losses import PodVerdict, VerdictKind, judge, may_hand_over
 from spillway.model import Attempt, AttemptState, PodPhase, PodState
 from spillway.runs.services import Services
 from spillway.runs.settling import STARTED, Ended, note_start, progress_facts, resume_problem
+from spillway.runs.stopping import ask_to_end
 
 PROGRAM_LOG_LINES = 40
 ALIVE = frozenset({PodPhase.PENDING, PodPhase.RUNNING})
@@ -102,7 +103,7 @@ class Watch:
         """Report the end once no process of the pod can be left; a pod that has not ended is asked to, once."""
         if pod.phase in ALIVE and not self._stop_asked:
             try:
-                self._client.stop(self.attempt.label, grace=self.attempt.job.grace)
+                ask_to_end(self._client, pod, self.attempt.job)
                 self._stop_asked = True
             except SpillwayError as problem:
                 return Look(summary=f"{verdict.reason}; it could not be asked to end: {problem}", log_lines=lines)
