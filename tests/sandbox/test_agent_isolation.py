@@ -106,13 +106,15 @@ class TestNamespaces:
     def test_masks_hide_and_mounts_show(self, launcher: Launcher, isolation: str, hidden: Path, tmp_path: Path) -> None:
         volume = tmp_path / "volume"
         volume.mkdir()
-        mounts = [{"source": str(volume), "target": "/mnt/volume", "read_only": False}]
-        script = f"ls -A {hidden}; echo written > /mnt/volume/file"
+        place = Path("/mnt") / f"spillway-{os.getpid()}"
+        mounts = [{"source": str(volume), "target": str(place), "read_only": False}]
+        script = f"ls -A {hidden}; echo written > {place}/file"
 
         result = launcher.run(isolation, "/bin/sh", "-c", script, masks=[str(hidden)], mounts=mounts)
 
         assert result == Result(code=0, output="", failure="")
         assert (volume / "file").read_text() == "written\n"
+        assert not place.exists()
 
     def test_without_a_mask_the_hosts_directory_shows(self, launcher: Launcher, isolation: str, hidden: Path) -> None:
         assert launcher.run(isolation, "ls", str(hidden)).output == "secret\n"

@@ -7,12 +7,14 @@ with its code (128 + n for signal n). It dies with its agent, and PID 1 dies wit
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import json
 import os
 import signal
 import stat
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -122,9 +124,8 @@ def _build_root(container: dict[str, Any]) -> Path:
     root.mkdir()
     _mount("tmpfs", root, "tmpfs", "mode=0755")
     options = "userxattr," if container["isolation"] == "user" else ""
-    names = {path.name for directory in (Path("/"), image) for path in directory.iterdir()}
-    for name in sorted(names - _OWN_DIRECTORIES):
-        _lay(name, image, scratch, root, options)
+    for name in sorted(_names(Path("/"), image) - _OWN_DIRECTORIES):
+        _lay(Path(name), image, scratch, root, options)
     for name in ("proc", "sys", "run"):
         (root / name).mkdir()
     (root / "tmp").mkdir()
@@ -140,25 +141,39 @@ def _build_root(container: dict[str, Any]) -> Path:
     return root
 
 
-def _lay(name: str, image: Path, scratch: Path, root: Path, options: str) -> None:
+def _lay(path: Path, image: Path, scratch: Path, root: Path, options: str) -> None:
     """One entry of the root: the image's over the host's, writable, every write kept in memory."""
-    host, own = Path("/") / name, image / name
+    host, own, target = Path("/") / path, image / path, root / path
+    lower = [place.resolve() for place in (own, host) if place.is_dir()]
     if host.is_symlink() and not own.is_dir():
-        (root / name).symlink_to(host.readlink())
+        target.symlink_to(host.readlink())
     elif own.is_symlink():
-        (root / name).symlink_to(own.readlink())
-    elif own.is_file():
-        _bind(own, root / name)
-    else:
-        lower = [path.resolve() for path in (own, host) if path.is_dir()]
-        if lower:
-            (root / name).mkdir()
-            _overlay(lower, scratch / f"layers-{name}", root / name, options)
+        target.symlink_to(own.readlink())
+    elif own.is_file() or (host.is_file() and not own.is_dir()):
+        _bind(own if own.is_file() else host, target)
+    elif lower:
+        target.mkdir()
+        try:
+            _overlay(lower, Path(tempfile.mkdtemp(dir=scratch)), target, options)
+        except OSError:
+            # In a user namespace a directory with mounts inside can't be a layer: lay its entries one by one.
+            _mount("tmpfs", target, "tmpfs", "mode=0755")
+            for name in sorted(_names(*lower)):
+                _lay(path / name, image, scratch, root, options)
+
+
+def _names(*directories: Path) -> set[str]:
+    """What is in the directories; nothing of one that may not be read."""
+    found = set()
+    for directory in directories:
+        with contextlib.suppress(PermissionError):
+            found |= {path.name for path in directory.iterdir()}
+    return found
 
 
 def _overlay(lower: list[Path], scratch: Path, target: Path, options: str) -> None:
     for part in ("upper", "work", "empty", "image"):
-        (scratch / part).mkdir(parents=True)
+        (scratch / part).mkdir()
     (scratch / "upper").chmod(stat.S_IMODE(lower[0].stat().st_mode))
     if len(lower) == 2 and lower[0].is_relative_to(lower[1]):
         # The kernel refuses a layer that lies inside another one; an overlay of its own takes it out.
@@ -166,12 +181,7 @@ def _overlay(lower: list[Path], scratch: Path, target: Path, options: str) -> No
         lower = [scratch / "image", lower[1]]
     layers = ":".join(map(str, lower))
     data = f"{options}lowerdir={layers},upperdir={scratch / 'upper'},workdir={scratch / 'work'}"
-    try:
-        _mount("overlay", target, "overlay", data)
-    except OSError:
-        if len(lower) == 2:
-            raise
-        _bind(lower[0], target)  # a host directory with mounts inside can't be a layer; show it as it is
+    _mount("overlay", target, "overlay", data)
 
 
 def _build_dev(dev: Path) -> None:
