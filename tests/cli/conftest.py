@@ -3,41 +3,29 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
+import uuid
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 import yaml
 
 from spillway.__main__ import main
+from spillway.testing.command_line import Answer, Spillway, StartSpillway, interruptible
 from spillway.testing.sandbox_server import Installation
 
 INCLUDE = Path(__file__).resolve().parents[2] / "include"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
-    """What a command gave."""
-
-    code: int
-    out: str
-    err: str
-
-
-Spillway = Callable[..., Answer]
-
-
 @pytest.fixture
 def jobs(tmp_path: Path) -> Path:
-    """A directory with one job file: ``quick``, the digits in six steps."""
+    """A directory with one job file, ``quick.yaml``: the digits in six steps, under a name that no other test has."""
     folder = tmp_path / "jobs"
     folder.mkdir()
     declared = yaml.safe_load((INCLUDE / "jobs" / "digits.yaml").read_text())
-    declared |= {"name": "quick", "grace": "3s"}
+    declared |= {"name": f"quick-{uuid.uuid4().hex[:6]}", "grace": "3s"}
     declared["environment"] |= {
         "SPILLWAY_STEPS": "6",
         "SPILLWAY_CHECKPOINT_EVERY": "2",
@@ -47,8 +35,11 @@ def jobs(tmp_path: Path) -> Path:
     return folder
 
 
+ChangeJob = Callable[..., None]
+
+
 @pytest.fixture
-def change_job(jobs: Path) -> Callable[..., None]:
+def change_job(jobs: Path) -> ChangeJob:
     """Changes fields of the job file."""
 
     def change(**fields: object) -> None:
@@ -76,7 +67,7 @@ def spillway(
 
 
 @pytest.fixture
-def start_spillway(installation: Installation, jobs: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
+def start_spillway(installation: Installation, jobs: Path) -> Iterator[StartSpillway]:
     """Starts a command as a process that a Ctrl-C can reach; ended with the test."""
     started: list[subprocess.Popen[str]] = []
 
@@ -102,13 +93,11 @@ def environment(installation: Installation, jobs: Path) -> dict[str, str]:
     }
 
 
-def interruptible(argv: list[str], environ: dict[str, str]) -> subprocess.Popen[str]:
-    """A process for which SIGINT is not ignored, as it would be where the tests run in the background of a shell."""
-    return subprocess.Popen(
-        argv,
-        env=environ,
-        text=True,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
-    )
+@pytest.fixture
+def full_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of its own with a few KiB left."""
+    folder = tmp_path / "full"
+    folder.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(folder)], check=True)
+    yield folder
+    subprocess.run(["umount", str(folder)], check=True)

@@ -29,8 +29,8 @@ def job_file(directory: Path, name: str) -> Path:
     Raises:
         UnknownName: the directory has no such file.
     """
-    files = {path.name: path for path in sorted(directory.glob("*.yaml"))}
-    for wanted in (name, f"{name}.yaml"):
-        if wanted in files:
-            return files[wanted]
+    files = {path.stem: path for path in sorted(directory.glob("*.yaml"))}
+    wanted = name.removesuffix(".yaml")
+    if wanted in files:
+        return files[wanted]
     raise UnknownName(f"job file in {directory}:", name, files)

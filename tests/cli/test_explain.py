@@ -1,0 +1,86 @@
+"""``explain``: the decision of now, and decisions of the past from their stored inputs."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+from sqlalchemy import update
+
+from spillway.config import load_job
+from spillway.ledger.schema import decisions
+from spillway.runs.admission import admit
+from spillway.runs.services import Services
+from spillway.testing.command_line import Spillway
+
+RUN = "quick-0123456789-1"
+
+
+@pytest.fixture
+def placed(services: Services, jobs: Path) -> str:
+    """A run with one reserved attempt."""
+    job = load_job(jobs / "quick.yaml", services.configuration.datasets)
+    services.ledger.open_run(RUN, job, {"test": RUN}, services.clock())
+    attempt, _ = admit(services, RUN, job)
+    assert attempt is not None
+    return RUN
+
+
+def test_a_job_is_explained_and_nothing_is_reserved(spillway: Spillway, services: Services) -> None:
+    answer = spillway("explain", "quick")
+    assert answer.code == 0
+    assert "placed on onprem/gpu/owned" in answer.out.splitlines()[0]
+    assert "would run on onprem/gpu (owned)" in answer.out.splitlines()
+    assert (services.ledger.runs(), services.ledger.reservations()) == ((), ())
+
+
+def test_a_program_reads_the_decision_and_its_table(spillway: Spillway) -> None:
+    answer = spillway("explain", "quick.yaml", "--json")
+    found = json.loads(answer.out)
+    assert found["decision"]["chosen"] == {"cluster": "onprem", "pool": "gpu", "billing": "owned"}
+    assert [(row["candidate"], row["verdict"]) for row in found["table"]] == [
+        ("onprem/gpu/owned", "chosen"),
+        ("cloud/gpu/on-demand", "fits"),
+        ("cloud/gpu/spot", "never"),
+    ]
+
+
+def test_a_job_file_anywhere_is_explained_by_its_path(spillway: Spillway, jobs: Path) -> None:
+    assert spillway("explain", str(jobs / "quick.yaml")).code == 0
+
+
+def test_a_stored_decision_is_rebuilt_exactly(spillway: Spillway, placed: str) -> None:
+    answer = spillway("explain", "--run", placed)
+    assert answer.code == 0
+    assert answer.out.startswith("attempt 1\njob 'quick-")
+    assert "decided again from the stored inputs: equals the stored decision" in answer.out
+    found = json.loads(spillway("explain", "--run", placed, "--attempt", "1", "--json").out)
+    assert [(entry["attempt"], entry["rebuilt_equals_stored"]) for entry in found] == [(1, True)]
+
+
+def test_a_decision_that_does_not_follow_from_its_inputs_is_told(
+    spillway: Spillway, services: Services, placed: str
+) -> None:
+    record = services.ledger.decisions(placed)[0]
+    other = dataclasses.replace(record.policy, weights={"cost": Decimal(1)})
+    with services.ledger.engine.begin() as connection:
+        connection.execute(update(decisions).values(policy=other))
+    answer = spillway("explain", "--run", placed)
+    assert answer.code == 1
+    assert "DIFFERS from the stored decision" in answer.out
+
+
+def test_an_attempt_that_was_never_made_is_named_with_those_that_were(spillway: Spillway, placed: str) -> None:
+    answer = spillway("explain", "--run", placed, "--attempt", "7")
+    assert (answer.code, answer.err) == (1, f"spillway: attempt '7' is not in run '{placed}'; its attempts: 1\n")
+
+
+def test_a_run_that_is_misspelt_is_met_with_the_close_one(spillway: Spillway, placed: str) -> None:
+    answer = spillway("explain", "--run", placed[:-1])
+    assert (answer.code, answer.err) == (
+        1,
+        f"spillway: run '{placed[:-1]}' is not in the ledger; did you mean '{placed}'?\n",
+    )
