@@ -12,7 +12,7 @@ from spillway.testing.airflow_server import AirflowSandbox, DagRun
 pytestmark = pytest.mark.timeout(900)
 
 BROKEN = {
-    "unknown_file": ("digitz", "unknown job file", "Did you mean 'digits.yaml'?"),
+    "unknown_file": ("digitz", "unknown job file", "Did you mean 'digits'?"),
     "typo_in_the_file": ("typo", "typo.yaml: gpus_per_nod", "gpus_per_node"),
     "no_gpus": ("no-gpus", "no-gpus.yaml: gpus_per_node", "0"),
     "more_gpus_than_exist": (
@@ -43,6 +43,7 @@ def test_a_job_that_cannot_run_fails_in_its_first_task_with_one_message(
     assert run.tasks()["place"]["try_number"] == 1
     log = run.log("place")
     assert [text for text in said if text not in log] == []
+    assert log.count(said[0]) == 1
     assert airflow.attempts(run) == ()
 
 

@@ -31,7 +31,7 @@ def test_an_error_that_does_not_pass_fails_the_task_at_once_with_its_message() -
     with pytest.raises(AirflowFailException) as raised, typed_failures():
         raise problem
     assert str(raised.value) == "digits.yaml: gpus_per_node: expected at least 1, got 0"
-    assert raised.value.__cause__ is problem
+    assert raised.value.__suppress_context__
 
 
 @pytest.mark.parametrize("signal", [AirflowSkipException("dry run"), RuntimeError("a bug")], ids=["skip", "bug"])

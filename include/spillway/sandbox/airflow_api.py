@@ -119,15 +119,22 @@ class AirflowApi:
         }
 
     def task_log(self, dag_id: str, run_id: str, task_id: str, try_number: int = 1) -> str:
-        """The task's log as text, a line an event."""
+        """The task's log as text: its events, and the messages of its exceptions without their frames."""
         path = f"/dags/{dag_id}/dagRuns/{run_id}/taskInstances/{task_id}/logs/{try_number}?full_content=true"
         content = self.call("GET", path)["content"]
-        return "\n".join(entry if isinstance(entry, str) else str(entry.get("event", entry)) for entry in content)
+        return "\n".join(_log_lines(entry) for entry in content)
 
     def xcom(self, dag_id: str, run_id: str, task_id: str) -> Any:
         """What the task gave."""
         path = f"/dags/{dag_id}/dagRuns/{run_id}/taskInstances/{task_id}/xcomEntries/return_value?deserialize=true"
         return self.call("GET", path)["value"]
+
+
+def _log_lines(entry: Any) -> str:
+    if isinstance(entry, str):
+        return entry
+    errors = [f"{error['exc_type']}: {error['exc_value']}" for error in entry.get("error_detail") or ()]
+    return "\n".join([str(entry.get("event", entry)), *errors])
 
 
 def sandbox_api(settings: SandboxSettings) -> AirflowApi:
