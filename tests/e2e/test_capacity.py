@@ -9,8 +9,7 @@ import pytest
 
 from spillway.errors import SpillwayError
 from spillway.model import Outcome
-from spillway.testing.airflow_server import PATIENCE_SECONDS, AirflowSandbox, DagRun
-from spillway.testing.polling import eventually
+from spillway.testing.airflow_server import AirflowSandbox, DagRun, wait_for
 
 pytestmark = pytest.mark.timeout(900)
 CLOUD_NODES = 2
@@ -54,9 +53,7 @@ def test_more_runs_than_nodes_never_have_more_pods_than_nodes(
     airflow: AirflowSandbox, begun: tuple[Mapping[str, DagRun], Sampler]
 ) -> None:
     runs, sampler = begun
-    waiting = eventually(
-        lambda: [run for run in runs.values() if run.states()["place"] == "deferred"], seconds=PATIENCE_SECONDS
-    )
+    waiting = wait_for(lambda: [run for run in runs.values() if run.states()["place"] == "deferred"])
     assert len(waiting) == 1
     assert airflow.attempts(waiting[0]) == ()
 
@@ -71,7 +68,7 @@ def test_both_sensors_say_what_they_waited_for(
     airflow: AirflowSandbox, begun: tuple[Mapping[str, DagRun], Sampler]
 ) -> None:
     watched = begun[0]["a"]
-    name = eventually(lambda: airflow.training_runs(watched), seconds=PATIENCE_SECONDS)[0]
+    name = wait_for(lambda: airflow.training_runs(watched))[0]
     run = airflow.start("wait_for_things", {"job": "digits", "run": name, "step": 24})
 
     assert run.wait() == "success"

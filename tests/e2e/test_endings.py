@@ -9,8 +9,7 @@ import pytest
 from spillway.model import Outcome, PodPhase
 from spillway.sandbox import drills
 from spillway.sandbox.configuration import NAMESPACE
-from spillway.testing.airflow_server import PATIENCE_SECONDS, AirflowSandbox, DagRun
-from spillway.testing.polling import eventually
+from spillway.testing.airflow_server import AirflowSandbox, DagRun, wait_for
 
 pytestmark = pytest.mark.timeout(900)
 OVER = frozenset({PodPhase.SUCCEEDED, PodPhase.FAILED, PodPhase.GONE})
@@ -18,17 +17,20 @@ OVER = frozenset({PodPhase.SUCCEEDED, PodPhase.FAILED, PodPhase.GONE})
 
 @pytest.fixture(scope="module")
 def begun(airflow: AirflowSandbox) -> Mapping[str, DagRun]:
-    """One run an ending, all under way."""
-    jobs = {"program": "failing", "marked_failed": "endless", "evicted": "patient", "watched": "patient"}
-    return {name: airflow.train(job) for name, job in jobs.items()}
+    """One run an ending; a pod is evicted and the triggerer is killed while they train."""
+    jobs = {"evicted": "patient", "watched": "patient", "marked_failed": "endless", "program": "failing"}
+    runs = {name: airflow.train(job) for name, job in jobs.items()}
+    first = airflow.wait_for_commit(runs["evicted"], step=4)
+    drills.evict(airflow.settings, str(airflow.pod(first).node), NAMESPACE, first.label)
+    airflow.wait_for_commit(runs["watched"], step=4)
+    airflow.wait_restarted("airflow-triggerer", airflow.kill("airflow-triggerer"))
+    return runs
 
 
 def test_an_evicted_pod_is_followed_by_another_in_the_same_try(
     airflow: AirflowSandbox, begun: Mapping[str, DagRun]
 ) -> None:
     run = begun["evicted"]
-    first = airflow.wait_for_commit(run, step=4)
-    drills.evict(airflow.settings, str(airflow.pod(first).node), NAMESPACE, first.label)
 
     assert run.wait() == "success"
     first, second = airflow.attempts(run)
@@ -41,14 +43,10 @@ def test_an_evicted_pod_is_followed_by_another_in_the_same_try(
 
 def test_a_restart_of_the_triggerer_leaves_the_pod_alone(airflow: AirflowSandbox, begun: Mapping[str, DagRun]) -> None:
     run = begun["watched"]
-    attempt = airflow.wait_for_commit(run, step=4)
-    run.wait_for_task("train", "deferred")
-    killed = airflow.kill("airflow-triggerer")
-    airflow.wait_restarted("airflow-triggerer", killed)
 
     assert run.wait() == "success"
     (only,) = airflow.attempts(run)
-    assert (only.outcome, only.pod_uid, only.last_step) == (Outcome.SUCCEEDED, attempt.pod_uid, 240)
+    assert (only.outcome, only.first_step, only.last_step) == (Outcome.SUCCEEDED, 1, 240)
     assert run.tasks()["train"]["try_number"] == 1
 
 
@@ -93,8 +91,7 @@ def stopped_by_marking(airflow: AirflowSandbox, run: DagRun, state: str) -> None
     assert run.tasks()["train"]["state"] == state
     assert len(airflow.attempts(run)) == 1
     # Nothing of it is left to be swept or counted.
-    eventually(
+    wait_for(
         lambda: [r.attempt for r in airflow.services.ledger.reservations()],
         lambda open_ones: settled.label not in open_ones,
-        seconds=PATIENCE_SECONDS,
     )

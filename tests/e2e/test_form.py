@@ -12,8 +12,7 @@ from playwright.sync_api import Page, expect, sync_playwright
 
 from spillway.sandbox import debian
 from spillway.sandbox.settings import PROJECT, cache_directory, credentials
-from spillway.testing.airflow_server import PATIENCE_SECONDS, AirflowSandbox
-from spillway.testing.polling import eventually
+from spillway.testing.airflow_server import PATIENCE_SECONDS, AirflowSandbox, wait_for
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -66,9 +65,7 @@ def test_a_person_logs_in_fills_the_form_and_sees_the_run(airflow: AirflowSandbo
     page.screenshot(path=PICTURES / "train-form.png")
     page.get_by_role("dialog").get_by_role("button", name="Trigger").click()
 
-    (run,) = eventually(
-        lambda: [run for run in airflow.runs("train") if run.run_id not in before], seconds=PATIENCE_SECONDS
-    )
+    (run,) = wait_for(lambda: [run for run in airflow.runs("train") if run.run_id not in before])
     assert run.facts()["conf"]["job"] == "digits.yaml"
     assert run.facts()["logical_date"] is not None
     page.goto(f"{airflow.api.url}/dags/train/runs/{run.run_id}")

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from spillway.model import AttemptState, Outcome, PodPhase
-from spillway.testing.airflow_server import PATIENCE_SECONDS, AirflowSandbox, DagRun
-from spillway.testing.polling import eventually
+from spillway.testing.airflow_server import AirflowSandbox, DagRun, wait_for
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 OVER = frozenset({PodPhase.SUCCEEDED, PodPhase.FAILED, PodPhase.GONE})
@@ -76,8 +75,8 @@ def test_a_task_that_is_marked_while_the_triggerer_is_down_leaves_a_pod_that_is_
             assert sweep.wait() == "success"
             return any(entry["pod"] == attempt.label and entry["stopped"] for entry in sweep.xcom("sweep"))
 
-        eventually(swept, seconds=PATIENCE_SECONDS)
-        eventually(lambda: airflow.pod(attempt).phase, OVER.__contains__, seconds=PATIENCE_SECONDS)
+        wait_for(swept)
+        wait_for(lambda: airflow.pod(attempt).phase, OVER.__contains__)
     settled = airflow.wait_for_attempt(run, lambda a: a.outcome is not None)
     assert (settled.outcome, settled.reason) == (Outcome.CANCELLED, "its task has ended and its lease is over")
     assert airflow.committed(settled) != ()

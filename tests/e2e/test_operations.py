@@ -14,8 +14,7 @@ from spillway.sandbox.configuration import DATASET_BUCKET, NAMESPACE
 from spillway.sandbox.sample_image import REPOSITORY, TAG
 from spillway.sandbox.sites import mover_store
 from spillway.stores.base import read_all
-from spillway.testing.airflow_server import PATIENCE_SECONDS, AirflowSandbox, DagRun
-from spillway.testing.polling import eventually
+from spillway.testing.airflow_server import AirflowSandbox, DagRun, wait_for
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -143,8 +142,4 @@ def test_a_pod_that_nobody_owns_is_stopped(airflow: AirflowSandbox, begun: Mappi
         "reason": "the ledger knows no such attempt",
         "stopped": True,
     }
-    eventually(
-        lambda: airflow.client("onprem").state(STRAY).phase,
-        lambda phase: phase is PodPhase.GONE,
-        seconds=PATIENCE_SECONDS,
-    )
+    wait_for(lambda: airflow.client("onprem").state(STRAY).phase, lambda phase: phase is PodPhase.GONE)

@@ -11,8 +11,7 @@ import pytest
 from spillway.codec import encode
 from spillway.model import AttemptState, Outcome
 from spillway.sandbox.airflow_api import Conflict
-from spillway.testing.airflow_server import PATIENCE_SECONDS, AirflowSandbox, DagRun
-from spillway.testing.polling import eventually
+from spillway.testing.airflow_server import AirflowSandbox, DagRun, wait_for
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -57,9 +56,7 @@ WAYS: Mapping[str, Callable[[AirflowSandbox], DagRun]] = {
 
 
 def _first_of_type(airflow: AirflowSandbox, dag_id: str, run_type: str) -> DagRun:
-    found = eventually(
-        lambda: [run for run in airflow.runs(dag_id) if run.facts()["run_type"] == run_type], seconds=PATIENCE_SECONDS
-    )
+    found = wait_for(lambda: [run for run in airflow.runs(dag_id) if run.facts()["run_type"] == run_type])
     return found[0]
 
 
@@ -106,7 +103,7 @@ def test_a_whole_run_that_is_cleared_after_its_success_trains_again(
     run = begun["over_rest_without_date"]
     assert run.wait() == "success"
     run.clear()
-    eventually(lambda: len(airflow.training_runs(run)), lambda count: count == 2, seconds=PATIENCE_SECONDS)
+    wait_for(lambda: len(airflow.training_runs(run)), lambda count: count == 2)
 
     assert run.wait() == "success"
     old, new = airflow.attempts(run)
@@ -146,7 +143,7 @@ def test_repeating_the_last_tasks_of_a_finished_run_changes_nothing(
     mine = [entry for entry in costs if entry.attempt == attempts[0].label]
     run.clear("sync_image", "sync_dataset")
 
-    eventually(lambda: run.tasks()["settle"]["try_number"], lambda number: number == 2, seconds=PATIENCE_SECONDS)
+    wait_for(lambda: run.tasks()["settle"]["try_number"], lambda number: number == 2)
     assert run.wait() == "success"
     assert airflow.attempts(run) == attempts
     assert [e for e in airflow.services.ledger.costs() if e.attempt == attempts[0].label] == mine

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from spillway.clouds.base import ClusterClient
 from spillway.model import Attempt, PodState
@@ -27,7 +27,14 @@ from spillway.testing.s3_server import free_port_block
 PORTS = 300
 PATIENCE_SECONDS = 300.0
 """For anything that Airflow has to do: long enough for a machine that does ten other things."""
+PAUSE_SECONDS = 0.5
 OVER = frozenset({"success", "failed"})
+T = TypeVar("T")
+
+
+def wait_for(look: Callable[[], T], good: Callable[[T], object] = bool) -> T:
+    """What ``look`` gives once it is ``good``, asked twice a second: Airflow's answers are not cheap."""
+    return eventually(look, good, seconds=PATIENCE_SECONDS, pause=PAUSE_SECONDS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,15 +62,13 @@ class DagRun:
         """State by task id."""
         return self.api.task_states(self.dag_id, self.run_id)
 
-    def wait(self, *, seconds: float = PATIENCE_SECONDS) -> str:
+    def wait(self) -> str:
         """Its final state."""
-        return eventually(lambda: self.api.run_state(self.dag_id, self.run_id), OVER.__contains__, seconds=seconds)
+        return wait_for(lambda: self.api.run_state(self.dag_id, self.run_id), OVER.__contains__)
 
     def wait_for_task(self, task_id: str, *states: str) -> dict[str, Any]:
         """The task instance once it is in one of the states."""
-        return eventually(
-            lambda: self.tasks().get(task_id) or {}, lambda task: task.get("state") in states, seconds=PATIENCE_SECONDS
-        )
+        return wait_for(lambda: self.tasks().get(task_id) or {}, lambda task: task.get("state") in states)
 
     def log(self, task_id: str, try_number: int = 1) -> str:
         """The log of one try, as the UI shows it."""
@@ -134,16 +139,14 @@ class AirflowSandbox:
         def look() -> Attempt | None:
             return next((a for a in self.attempts(run) if a.number == number), None)
 
-        found = eventually(look, lambda a: a is not None and good(a), seconds=PATIENCE_SECONDS)
+        found = wait_for(look, lambda a: a is not None and good(a))
         assert found is not None
         return found
 
     def wait_for_commit(self, run: DagRun, *, number: int = 1, step: int = 1) -> Attempt:
         """The attempt once the platform knows it running and it has committed the step or a later one."""
         attempt = self.wait_for_attempt(run, lambda a: a.started_at is not None, number=number)
-        eventually(
-            lambda: self.committed(attempt), lambda steps: max(steps, default=0) >= step, seconds=PATIENCE_SECONDS
-        )
+        wait_for(lambda: self.committed(attempt), lambda steps: max(steps, default=0) >= step)
         return attempt
 
     def committed(self, attempt: Attempt) -> tuple[int, ...]:
@@ -167,10 +170,9 @@ class AirflowSandbox:
 
     def wait_restarted(self, process: str, old_pid: int) -> None:
         """Return when another process has taken the place of the killed one and is ready."""
-        eventually(
+        wait_for(
             lambda: (read_status(self.settings.state) or {}).get(process, {}),
             lambda entry: entry.get("state") == "ready" and entry.get("pid") != old_pid,
-            seconds=PATIENCE_SECONDS,
         )
 
     @contextmanager
@@ -180,11 +182,7 @@ class AirflowSandbox:
         mark.parent.mkdir(exist_ok=True)
         mark.touch()
         try:
-            eventually(
-                lambda: (read_status(self.settings.state) or {})[process]["pid"],
-                lambda pid: pid is None,
-                seconds=PATIENCE_SECONDS,
-            )
+            wait_for(lambda: (read_status(self.settings.state) or {})[process]["pid"], lambda pid: pid is None)
             yield
         finally:
             mark.unlink(missing_ok=True)

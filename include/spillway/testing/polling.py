@@ -9,10 +9,12 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-def eventually(look: Callable[[], T], good: Callable[[T], object] = bool, *, seconds: float = 60) -> T:
+def eventually(
+    look: Callable[[], T], good: Callable[[T], object] = bool, *, seconds: float = 60, pause: float = 0.05
+) -> T:
     """What ``look`` gives once it is ``good``; AssertionError with the last look when the time is over."""
     deadline = time.monotonic() + seconds
     while not good(seen := look()):
         assert time.monotonic() < deadline, f"still {seen!r} after {seconds} s"
-        time.sleep(0.05)
+        time.sleep(pause)
     return seen
