@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -97,10 +98,10 @@ class TestNamespaces:
     def test_the_image_lies_over_the_host_and_the_first_process_is_number_one(
         self, launcher: Launcher, isolation: str
     ) -> None:
-        script = "cat /opt/app/data; test -x /usr/bin/env && echo host; echo $$; ls -A /tmp"
+        script = "cat /opt/app/data; test -x /usr/bin/env && echo host; echo $$; ls -A /tmp; cat /proc/1/comm"
 
         assert launcher.run(isolation, "/bin/sh", "-c", script) == Result(
-            code=0, output="from the image\nhost\n1\n", failure=""
+            code=0, output="from the image\nhost\n1\nsh\n", failure=""
         )
 
     def test_masks_hide_and_mounts_show(self, launcher: Launcher, isolation: str, hidden: Path, tmp_path: Path) -> None:
@@ -119,20 +120,25 @@ class TestNamespaces:
     def test_without_a_mask_the_hosts_directory_shows(self, launcher: Launcher, isolation: str, hidden: Path) -> None:
         assert launcher.run(isolation, "ls", str(hidden)).output == "secret\n"
 
-    def test_an_image_kept_below_a_directory_that_it_extends_is_still_laid_over_it(
+    def test_an_image_kept_below_a_directory_that_it_extends_is_laid_over_its_entries_and_changes_none(
         self, launcher: Launcher, isolation: str, hidden: Path
     ) -> None:
-        home = Path.home()
+        home, on_host = Path.home(), Path.home() / f".spillway-file-{os.getpid()}"
+        on_host.write_text("host\n")
         launcher.image = hidden / "image"
-        inside = launcher.file(f"{home.relative_to('/')}/of-the-image", "1\n")
+        in_image = launcher.file(f"{home.relative_to('/')}/of-the-image", "image\n")
+        script = f"""cat {home}/of-the-image {on_host} {hidden}/secret; echo new > {home}/new && echo made
+            for file in {home}/of-the-image {on_host}; do (echo changed > $file) 2>/dev/null || echo refused; done
+            (echo changed > {hidden}/secret) && echo changed"""
         try:
-            result = launcher.run(isolation, "cat", str(home / "of-the-image"), str(hidden / "secret"))
-            assert (result.code, result.output) == (0, "1\nx")
+            result = launcher.run(isolation, "/bin/sh", "-c", script)
+
+            assert result.output == "image\nhost\nxmade\nrefused\nrefused\nchanged\n"
+            assert [path.read_text() for path in (in_image, on_host, hidden / "secret")] == ["image\n", "host\n", "x"]
+            assert not (home / "new").exists()
         finally:
-            inside.unlink()
-            for directory in sorted(launcher.image.rglob("*"), reverse=True):
-                directory.rmdir()
-            launcher.image.rmdir()
+            on_host.unlink()
+            shutil.rmtree(launcher.image)
 
 
 @pytest.mark.parametrize("isolation", [*NAMESPACED, "plain"])

@@ -24,6 +24,7 @@ MNT_DETACH = 2
 PR_SET_PDEATHSIG = 1
 START_FAILED = 128
 
+_LOCKED_FLAGS = os.ST_NOSUID | os.ST_NODEV | os.ST_NOEXEC
 _DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
 _OWN_DIRECTORIES = frozenset({"proc", "sys", "dev", "tmp", "run", "lost+found"})
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -150,13 +151,14 @@ def _lay(path: Path, image: Path, scratch: Path, root: Path, options: str) -> No
     elif own.is_symlink():
         target.symlink_to(own.readlink())
     elif own.is_file() or (host.is_file() and not own.is_dir()):
-        _bind(own if own.is_file() else host, target)
+        _bind(own if own.is_file() else host, target, read_only=True)
     elif lower:
         target.mkdir()
         try:
             _overlay(lower, Path(tempfile.mkdtemp(dir=scratch)), target, options)
         except OSError:
-            # In a user namespace a directory with mounts inside can't be a layer: lay its entries one by one.
+            # The kernel refuses a directory that holds the image itself and, in a user namespace, one with mounts
+            # inside. Its entries are laid one by one; files among them can then be read but not changed.
             _mount("tmpfs", target, "tmpfs", "mode=0755")
             for name in sorted(_names(*lower)):
                 _lay(path / name, image, scratch, root, options)
@@ -172,16 +174,12 @@ def _names(*directories: Path) -> set[str]:
 
 
 def _overlay(lower: list[Path], scratch: Path, target: Path, options: str) -> None:
-    for part in ("upper", "work", "empty", "image"):
-        (scratch / part).mkdir()
-    (scratch / "upper").chmod(stat.S_IMODE(lower[0].stat().st_mode))
-    if len(lower) == 2 and lower[0].is_relative_to(lower[1]):
-        # The kernel refuses a layer that lies inside another one; an overlay of its own takes it out.
-        _mount("overlay", scratch / "image", "overlay", f"{options}lowerdir={lower[0]}:{scratch / 'empty'}")
-        lower = [scratch / "image", lower[1]]
+    upper, work = scratch / "upper", scratch / "work"
+    for directory in (upper, work):
+        directory.mkdir()
+    upper.chmod(stat.S_IMODE(lower[0].stat().st_mode))
     layers = ":".join(map(str, lower))
-    data = f"{options}lowerdir={layers},upperdir={scratch / 'upper'},workdir={scratch / 'work'}"
-    _mount("overlay", target, "overlay", data)
+    _mount("overlay", target, "overlay", f"{options}lowerdir={layers},upperdir={upper},workdir={work}")
 
 
 def _build_dev(dev: Path) -> None:
@@ -204,7 +202,8 @@ def _bind(source: Path, target: Path, *, read_only: bool = False) -> None:
         target.touch()
     _call(_libc.mount, os.fsencode(source), os.fsencode(target), None, MS_BIND | MS_REC, None)
     if read_only:
-        _call(_libc.mount, None, os.fsencode(target), None, MS_BIND | MS_REMOUNT | MS_RDONLY, None)
+        kept = os.statvfs(target).f_flag & _LOCKED_FLAGS  # a user namespace may not drop these
+        _call(_libc.mount, None, os.fsencode(target), None, MS_BIND | MS_REMOUNT | MS_RDONLY | kept, None)
 
 
 def _mount(source: str, target: Path, kind: str, data: str = "") -> None:
