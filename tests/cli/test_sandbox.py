@@ -1,0 +1,159 @@
+"""``python -m spillway.sandbox``: taken ports, a full disk, a second start, Ctrl-C, a killed supervisor."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from random import SystemRandom
+
+import pytest
+
+from spillway.errors import SandboxError
+from spillway.sandbox import lifecycle
+from spillway.sandbox.settings import SandboxSettings, check_ports, sandbox_settings
+from spillway.sandbox.supervisor import marked_processes, read_status, supervisor_pid
+from spillway.testing.command_line import interruptible
+from spillway.testing.polling import eventually
+
+INCLUDE = Path(__file__).resolve().parents[2] / "include"
+PATIENCE_SECONDS = 150
+
+Start = Callable[..., "subprocess.Popen[str]"]
+
+
+@pytest.fixture
+def start() -> Iterator[Start]:
+    """Starts a command of a sandbox as a process that a Ctrl-C can reach; ended with the test."""
+    started: list[subprocess.Popen[str]] = []
+
+    def start(settings: SandboxSettings, *words: str) -> subprocess.Popen[str]:
+        environment = {"PYTHONPATH": str(INCLUDE), "SPILLWAY_SANDBOX_PORT": str(settings.base_port)}
+        argv = [sys.executable, "-m", "spillway.sandbox", "--state", str(settings.state), *words]
+        started.append(interruptible(argv, dict(os.environ) | environment))
+        return started[-1]
+
+    yield start
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Iterator[SandboxSettings]:
+    """A sandbox of the test's own, not started, on free ports."""
+    for first_port in SystemRandom().sample(range(18000, 32400, 300), 20):
+        settings = sandbox_settings(tmp_path / "sandbox", first_port)
+        with contextlib.suppress(SandboxError):
+            check_ports(settings, with_airflow=False)
+            break
+    yield settings
+    lifecycle.down(settings, lambda text: None)
+
+
+def ended(process: subprocess.Popen[str]) -> tuple[int, str, str]:
+    out, err = process.communicate(timeout=PATIENCE_SECONDS)
+    return process.returncode, out, err
+
+
+def processes(settings: SandboxSettings) -> list[int]:
+    """All that runs for the sandbox, its supervisor first."""
+    supervisor = supervisor_pid(settings.state)
+    return [*([supervisor] if supervisor else []), *marked_processes(settings.state)]
+
+
+def read_until(process: subprocess.Popen[str], text: str) -> None:
+    assert process.stdout is not None
+    for line in process.stdout:
+        if text in line:
+            return
+    raise AssertionError(f"it ended before it said '{text}': {process.communicate()}")
+
+
+def kill_in_mid_start(process: subprocess.Popen[str], settings: SandboxSettings) -> list[int]:
+    """Kill ``up`` and the supervisor, as a lost session does; gives what they left running."""
+    eventually(lambda: len(processes(settings)) > 3, seconds=PATIENCE_SECONDS)
+    process.kill()
+    supervisor = supervisor_pid(settings.state)
+    assert supervisor is not None
+    os.kill(supervisor, signal.SIGKILL)
+    eventually(lambda: supervisor_pid(settings.state) is None)
+    left = processes(settings)
+    assert left
+    return left
+
+
+def test_a_taken_port_is_named_and_nothing_is_started(sandbox: SandboxSettings, start: Start, tmp_path: Path) -> None:
+    other = sandbox_settings(tmp_path / "other", sandbox.base_port)
+    code, _, err = ended(start(other, "up", "--without-airflow"))
+    assert (code, err) == (
+        1,
+        f"spillway: port {sandbox.base_port + 100} is taken by another program, the sandbox needs it free; "
+        "stop that program or choose other ports: SPILLWAY_SANDBOX_PORT=<first port>\n",
+    )
+    assert not other.state.exists()
+
+
+def test_a_full_disk_is_named_and_nothing_is_started(start: Start, full_disk: Path) -> None:
+    code, _, err = ended(start(sandbox_settings(full_disk, 18000), "up", "--without-airflow"))
+    assert code == 1
+    assert err.startswith(f"spillway: {full_disk} has 0 MiB free, the sandbox needs 1024 MiB; free some space")
+    assert list(full_disk.iterdir()) == []
+
+
+def test_a_second_up_changes_nothing(sandbox: SandboxSettings, start: Start) -> None:
+    before = supervisor_pid(sandbox.state), read_status(sandbox.state)
+    code, _, err = ended(start(sandbox, "up", "--without-airflow"))
+    assert (code, err) == (0, "")
+    assert (supervisor_pid(sandbox.state), read_status(sandbox.state)) == before
+
+
+def test_ctrl_c_in_up_leaves_nothing_running_and_the_next_up_works(own: SandboxSettings, start: Start) -> None:
+    process = start(own, "up", "--without-airflow")
+    eventually(lambda: len(processes(own)) > 3, seconds=PATIENCE_SECONDS)
+    process.send_signal(signal.SIGINT)
+    code, _, err = ended(process)
+    assert (code, processes(own)) == (130, [])
+    assert err.startswith("spillway: interrupted; nothing is left running")
+
+    assert ended(start(own, "up", "--without-airflow"))[0] == 0
+    assert {entry["state"] for entry in (read_status(own.state) or {}).values()} == {"ready"}
+    assert ended(start(own, "down")) == (0, "the sandbox is down\n", "")
+    assert processes(own) == []
+
+
+@pytest.mark.parametrize(
+    "moment",
+    [
+        pytest.param("waiting for the sites", id="while-the-sites-start"),
+        pytest.param("spillway-progress", id="while-the-pod-trains", marks=pytest.mark.slow),
+    ],
+)
+def test_ctrl_c_in_the_demo_leaves_nothing_running(
+    own: SandboxSettings, start: Start, tmp_path: Path, moment: str
+) -> None:
+    process = start(own, "demo", "--without-airflow", "--report", str(tmp_path / "report.json"))
+    read_until(process, moment)
+    process.send_signal(signal.SIGINT)
+    code, _, err = ended(process)
+    assert (code, processes(own)) == (130, [])
+    assert err.startswith("spillway: interrupted; nothing is left running")
+    assert not (tmp_path / "report.json").exists()
+
+
+def test_down_ends_what_a_killed_supervisor_left(own: SandboxSettings, start: Start) -> None:
+    kill_in_mid_start(start(own, "up", "--without-airflow"), own)
+    code, out, _ = ended(start(own, "down"))
+    assert (code, processes(own)) == (0, [])
+    assert out.endswith(" processes of a sandbox without supervisor were ended\nthe sandbox is down\n")
+
+
+def test_up_begins_by_ending_what_a_killed_supervisor_left(own: SandboxSettings, start: Start) -> None:
+    left = kill_in_mid_start(start(own, "up", "--without-airflow"), own)
+    start(own, "up", "--without-airflow")
+    eventually(lambda: supervisor_pid(own.state), seconds=PATIENCE_SECONDS)
+    assert not set(left) & set(processes(own))
