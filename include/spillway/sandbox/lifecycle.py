@@ -27,6 +27,8 @@ Say = Callable[[str], None]
 READY_SECONDS = 300.0
 STOP_SECONDS = 60.0
 FREE_BYTES_NEEDED = 1 << 30
+_detached: list[subprocess.Popen[bytes]] = []
+"""Supervisors that this process started: they outlive it, and are not to be taken for children that it forgot."""
 DAGS = ("train", "sync_images", "sync_datasets", "upload_checkpoints", "sweep_orphans")
 
 
@@ -136,6 +138,7 @@ def _spawn_supervisor(settings: SandboxSettings, *, with_airflow: bool) -> None:
             if process.poll() is not None or time.monotonic() > deadline:
                 raise SandboxError(f"the supervisor did not start:\n{tail(settings.logs / 'supervisor.log')}")
             time.sleep(0.1)
+        _detached.append(process)
     except BaseException:
         process.terminate()
         process.wait()
