@@ -95,8 +95,17 @@ def run_sweep(*, dry_run: bool, say: Any) -> list[dict[str, Any]]:
         if "dag_id" not in origin:
             return False  # started from a command line, which renews the lease while it lives
         found = ti.get_task_states(dag_id=origin["dag_id"], run_ids=[origin["run_id"]])
-        states = found.get(origin["run_id"], {})
-        return any(state in LIVING for state in states.values())
+        return pipeline_lives(origin, found.get(origin["run_id"], {}))
 
     with typed_failures():
         return [encode(entry) for entry in sweep(worker_services(), owner_alive, say, dry_run=dry_run)]
+
+
+def pipeline_lives(origin: Mapping[str, Any], states: Mapping[str, Any]) -> bool:
+    """Whether a task of the run's own pipeline may still look after it, by the states of the DAG run's tasks.
+
+    ``origin`` names the task that placed the run; its task group is the pipeline.
+    """
+    group = str(origin["task_id"]).rpartition(".")[0]
+    mine = (state for task_id, state in states.items() if not group or task_id.startswith(f"{group}."))
+    return any(state in LIVING for state in mine)
