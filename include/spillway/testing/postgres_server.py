@@ -91,7 +91,8 @@ def _initialised(server: PostgresServer, folder: Path) -> ProcessSpec:
     password_file.write_text(server.password)
     _give_to_server_user(folder, password_file)
     initdb = [str(programs / "initdb"), "--pgdata", str(data), "--username", USER, "--pwfile", str(password_file)]
-    options = ["--auth", "scram-sha-256", "--locale", "C", "--encoding", "UTF8", "--no-sync"]
+    # Each call of the ledger connects anew, which the slow hash of the default would make a tenth of all test time.
+    options = ["--auth", "md5", "--locale", "C", "--encoding", "UTF8", "--no-sync"]
     done = subprocess.run(
         [*_as_server_user(), *initdb, *options], env=settings, cwd=folder, capture_output=True, text=True, check=False
     )
