@@ -58,7 +58,7 @@ def test_repr_hides_the_password_and_the_extra_fields() -> None:
     [
         ("{", "line 1: not valid JSON: Expecting property name enclosed in double quotes"),
         ([], "expected a mapping of connections by id, got a list"),
-        ({"a": f"aws://:{SECRET}@host"}, "a: expected a mapping, got text; export with --serialization-format json"),
+        ({"a": f"aws://:{SECRET}@host"}, "a: expected a mapping, got text; export with --file-format json"),
         ({"a": {}}, "a.conn_type: is missing"),
         ({"a": {"conn_type": "aws", "pasword": SECRET}}, None),
         ({"a": {"conn_type": "aws", "password": [SECRET]}}, "a.password: expected text, got a list"),
