@@ -6,15 +6,20 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from spillway.model import Attempt, JobSpec, Outcome
+from spillway.losses import VerdictKind
+from spillway.model import Attempt, AttemptState, JobSpec, Outcome, Tier
 from spillway.runs.distribution import upload_checkpoints
+from spillway.runs.engine import Watching
 from spillway.runs.evidence import evidence
+from spillway.runs.staging import copy_dataset, copy_image
+from spillway.runs.watching import Watch
 from spillway.sandbox import drills
 from spillway.sandbox.configuration import NAMESPACE
 from spillway.sandbox.demo.reference import reference_loss
 from spillway.sandbox.settings import SandboxSettings
 from spillway.testing.carried_run import Carried
 from spillway.testing.polling import eventually
+from spillway.testing.sandbox_server import Installation
 
 MakeJob = Callable[..., JobSpec]
 Carry = Callable[[JobSpec], Carried]
@@ -101,3 +106,44 @@ def test_the_loss_of_the_whole_site_costs_only_the_steps_since_the_last_replicat
     assert f"resumes from step {replicated}" in run.story
     assert one.committed_step is not None and one.committed_step > replicated
     assert "steps are lost" in run.story
+
+
+def test_a_site_that_is_lost_before_the_launch_is_left_for_another(
+    sandbox: SandboxSettings, open_run: Carry, make_job: MakeJob
+) -> None:
+    run = open_run(make_job())
+    services = run.services
+    copy_image(services, "train", run.job.image.partition(":")[2], "cloud", tier=Tier.PUBLIC)
+    copy_dataset(services, services.configuration.datasets["digits"], "cloud")
+    assert run.place().candidate.cluster == "onprem"
+    drills.site_outage(sandbox, "onprem")
+    step = run.advance()
+    assert isinstance(step, Watching)
+    assert (step.attempt.number, step.attempt.candidate.cluster) == (2, "cloud")
+    assert run.attempts[0].outcome is Outcome.PREEMPTED
+    assert services.ledger.costs(run.run) == ()
+
+
+def test_a_pod_that_may_have_been_created_when_its_cluster_fell_silent_is_waited_for(
+    installation: Installation, open_run: Carry, make_job: MakeJob
+) -> None:
+    run = open_run(make_job(steps=3))
+    digest = run.services.site("onprem").registry.resolve("train", run.job.image.partition(":")[2])
+    staged = run.services.ledger.advance(run.place(), AttemptState.STAGED, image_digest=digest)
+    launched = run.services.ledger.advance(staged, AttemptState.LAUNCHED)
+    with installation.taken("onprem-kube-api"):
+        assert run.advance() == Watching(attempt=launched)
+        assert run.start().result().candidate.cluster == "cloud", run.story
+    first, second = run.attempts
+    assert (first.outcome, first.pod_uid) == (Outcome.PREEMPTED, None)
+    assert (second.outcome, second.first_step) == (Outcome.SUCCEEDED, 1)
+
+
+def test_an_attempt_of_which_no_pod_was_ever_created_is_followed_by_another(open_run: Carry, make_job: MakeJob) -> None:
+    run = open_run(make_job())
+    digest = f"sha256:{'0' * 64}"
+    staged = run.services.ledger.advance(run.place(), AttemptState.STAGED, image_digest=digest)
+    launched = run.services.ledger.advance(staged, AttemptState.LAUNCHED)
+    look = Watch(services=run.services, attempt=launched).poll()
+    assert look.ended is not None and look.ended.kind is VerdictKind.PREEMPTED
+    assert look.summary == f"pod '{launched.label}' was never seen at the cluster"
