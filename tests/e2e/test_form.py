@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Page, expect, sync_playwright
+from playwright.sync_api import Page, ViewportSize, expect, sync_playwright
 
 from spillway.sandbox import debian
 from spillway.sandbox.settings import PROJECT, cache_directory, credentials
@@ -27,6 +27,7 @@ ARGUMENTS = (
     "--disable-dev-shm-usage",
 )
 PICTURES = PROJECT / "build" / "pictures"
+SIZE: ViewportSize = {"width": 1280, "height": 900}
 MILLISECONDS = PATIENCE_SECONDS * 1000
 
 
@@ -41,6 +42,7 @@ def page(tmp_path: Path) -> Iterator[Page]:
     options: dict[str, Any] = {"args": list(ARGUMENTS), "env": environment, "headless": True}
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch_persistent_context(tmp_path, executable_path=program, **options)
+        browser.pages[0].set_viewport_size(SIZE)
         try:
             browser.set_default_timeout(MILLISECONDS)
             yield browser.pages[0]
@@ -52,23 +54,23 @@ def test_a_person_logs_in_fills_the_form_and_sees_the_run(airflow: AirflowSandbo
     expect.set_options(timeout=MILLISECONDS)
     before = {run.run_id for run in airflow.runs("train")}
     page.goto(f"{airflow.api.url}/dags/train")
-    page.get_by_label("Username").fill("admin")
-    page.get_by_label("Password").fill(credentials(airflow.settings)["airflow_admin_password"])
+    page.locator("input[name=username]").fill("admin")
+    page.locator("input[name=password]").fill(credentials(airflow.settings)["airflow_admin_password"])
     page.get_by_role("button", name="Sign in").click()
 
-    page.get_by_role("button", name="Trigger").first.click()
+    page.get_by_role("button", name="Trigger", exact=True).click()
     job = page.locator("#element_job")
     expect(job).to_have_value("digits")
     expect(page.get_by_text("Name of a job file in include/jobs, with or without .yaml.")).to_be_visible()
     job.fill("digits.yaml")
     PICTURES.mkdir(parents=True, exist_ok=True)
     page.screenshot(path=PICTURES / "train-form.png")
-    page.get_by_role("dialog").get_by_role("button", name="Trigger").click()
+    page.get_by_role("dialog").get_by_role("button", name="Trigger", exact=True).click()
 
     (run,) = wait_for(lambda: [run for run in airflow.runs("train") if run.run_id not in before])
     assert run.facts()["conf"]["job"] == "digits.yaml"
     assert run.facts()["logical_date"] is not None
-    page.goto(f"{airflow.api.url}/dags/train/runs/{run.run_id}")
-    expect(page.get_by_text("place").first).to_be_visible()
-    page.screenshot(path=PICTURES / "train-run.png")
     assert run.wait() == "success"
+    page.goto(f"{airflow.api.url}/dags/train/runs/{run.run_id}")
+    expect(page.get_by_role("link", name="settle").first).to_be_visible()
+    page.screenshot(path=PICTURES / "train-run.png")

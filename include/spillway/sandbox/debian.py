@@ -55,7 +55,7 @@ def unpack(packages: Sequence[str], *, cache: Path) -> Path:
 def environment(root: Path) -> dict[str, str]:
     """PATH and LD_LIBRARY_PATH with which a program of an unpacked folder runs, the host's programs after its own."""
     programs = [root / part for part in ("usr/sbin", "usr/bin", "sbin", "bin")]
-    libraries = {file.parent for top in ("usr/lib", "lib") for file in (root / top).glob("*-linux-gnu*/**/lib*.so.*")}
+    libraries = {file.parent for top in ("usr/lib", "lib") for file in (root / top).glob("*-linux-gnu*/**/lib*.so*")}
     return {
         "PATH": ":".join([*(str(folder) for folder in programs if folder.is_dir()), SYSTEM_PATH]),
         "LD_LIBRARY_PATH": ":".join(str(folder) for folder in sorted(libraries)),
