@@ -6,10 +6,17 @@ import hashlib
 
 import pytest
 
-from spillway.errors import DeletesRefused, Missing, ResidencyRefused, SpillwayError, StoreFull, Unreachable
+from spillway.errors import (
+    AccessDenied,
+    DeletesRefused,
+    Missing,
+    ResidencyRefused,
+    SpillwayError,
+    StoreFull,
+    Unreachable,
+)
 from spillway.model import Tier
 from spillway.sync.compare import SyncedObject, SyncManifest
-from spillway.sync.execute import SyncProgress
 from spillway.sync.manifest import StoredManifest, load_manifest, manifest_key, save_manifest, verified_datasets
 from spillway.sync.report import ObjectFate, summary
 
@@ -208,8 +215,18 @@ def test_a_copy_that_is_being_changed_is_not_called_whole(ends) -> None:
     assert (ends.sync().objects_copied, verified_datasets(ends.cloud.store)) == (1, {"digits"})
 
 
-@pytest.mark.parametrize("error", [Unreachable("s3://x@cloud", "it is gone"), StoreFull("s3://x@cloud", "no space")])
-def test_a_store_that_goes_away_or_is_full_ends_the_sync_with_that_error(local_ends, error: SpillwayError) -> None:
+@pytest.mark.parametrize(
+    "error",
+    [
+        Unreachable("s3://x@cloud", "it is gone"),
+        AccessDenied("s3://x@cloud", "no writing", fix="grant it"),
+        StoreFull("s3://x@cloud", "no space"),
+    ],
+    ids=["goes away", "lets nothing in", "is full"],
+)
+def test_a_store_that_goes_away_lets_nothing_in_or_is_full_ends_the_sync_with_that_error(
+    local_ends, error: SpillwayError
+) -> None:
     local_ends.fill({f"{n:03}": b"x" for n in range(80)})
 
     allowed = [None] * 20
@@ -228,14 +245,6 @@ def test_a_store_that_goes_away_or_is_full_ends_the_sync_with_that_error(local_e
     assert len(local_ends.at_cloud()) == 20
     local_ends.cloud.before = lambda method, key: None
     assert local_ends.sync().objects_copied == 60
-
-
-def test_progress_counts_objects_and_bytes_to_the_end(ends) -> None:
-    ends.fill(CONTENTS)
-    seen: list[SyncProgress] = []
-    ends.sync(on_progress=seen.append)
-    assert [progress.objects_done for progress in seen] == [1, 2, 3, 4]
-    assert seen[-1] == SyncProgress(objects_done=4, objects_total=4, bytes_done=5006, bytes_total=5006)
 
 
 def test_an_object_that_changes_during_the_sync_is_never_mixed(ends) -> None:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import partial
 
 from spillway.errors import Missing, ResidencyRefused
@@ -17,7 +16,7 @@ from spillway.sync.plan import DELETE_SHARE_MAX, Action, PlannedObject, SyncPlan
 from spillway.sync.report import ObjectFate, ObjectOutcome, SyncReport
 from spillway.sync.transfer import SMALL_THREADS, Copied, Transfer
 
-__all__ = ["SyncProgress", "SyncReport", "sync_dataset"]
+__all__ = ["SyncReport", "sync_dataset"]
 
 log = logging.getLogger(__name__)
 
@@ -27,16 +26,6 @@ _PLANNED_FATES = {
     Action.DELETE: ObjectFate.DELETED,
     Action.REFUSE: ObjectFate.REFUSED,
 }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SyncProgress:
-    """Of the objects to copy, how many have ended (failures included), and their bytes."""
-
-    objects_done: int
-    objects_total: int
-    bytes_done: int
-    bytes_total: int
 
 
 def sync_dataset(
@@ -51,7 +40,6 @@ def sync_dataset(
     delete: bool = False,
     delete_share_max: float = DELETE_SHARE_MAX,
     dry_run: bool = False,
-    on_progress: Callable[[SyncProgress], None] | None = None,
 ) -> SyncReport:
     """Make the destination hold the dataset as the source has it; only what is new or changed is read and sent.
 
@@ -67,7 +55,7 @@ def sync_dataset(
         ResidencyRefused: before anything is listed at the destination.
         Missing: the source has no object under the prefix.
         DeletesRefused, IncompleteListing: before anything is changed.
-        Unreachable, StoreFull: a store went away or is full; what was copied is kept.
+        Unreachable, AccessDenied, StoreFull: a store went away, lets nothing in or is full; what was copied is kept.
         PreconditionFailed: another sync of the same dataset recorded another state meanwhile.
     """
     refuse_foreign_tier(dataset, tier=tier, home=home, site=site)
@@ -77,7 +65,7 @@ def sync_dataset(
         raise Missing("dataset", dataset, f"{source.name}/{prefix}", fix=fix)
     run = _Run(source, destination, dataset, prefix)
     plan = run.plan(there, _listing(destination, prefix), delete=delete, delete_share_max=delete_share_max)
-    fates = {planned.key: _as_planned(planned) for planned in plan.objects} if dry_run else run.apply(plan, on_progress)
+    fates = {planned.key: _as_planned(planned) for planned in plan.objects} if dry_run else run.apply(plan)
     report = SyncReport(
         dataset=dataset,
         source=source.name,
@@ -159,37 +147,19 @@ class _Run:
             there = self._source.head(there.key) or there
         return there, here
 
-    def apply(self, plan: SyncPlan, on_progress: Callable[[SyncProgress], None] | None) -> dict[str, ObjectOutcome]:
+    def apply(self, plan: SyncPlan) -> dict[str, ObjectOutcome]:
         """Copy, then delete, then record; what became of each object, by key."""
         outcomes = {planned.key: _as_planned(planned) for planned in plan.objects if planned.action is not Action.COPY}
         if not plan.changes_nothing:
             self._open_record()
-        copied = self._copy(plan.of(Action.COPY), on_progress)
+        ended = Transfer(self._source, self._destination).run(plan.of(Action.COPY))
+        copied = {copy.outcome.key: copy for copy in ended}
         outcomes |= {key: copy.outcome for key, copy in copied.items()}
         whole_so_far = not any(outcome.failed for outcome in outcomes.values())
         outcomes |= self._delete(plan.of(Action.DELETE), allowed=whole_so_far)
         if not any(outcome.failed for outcome in outcomes.values()):
             self._record(plan, copied)
         return outcomes
-
-    def _copy(
-        self, wanted: tuple[PlannedObject, ...], on_progress: Callable[[SyncProgress], None] | None
-    ) -> dict[str, Copied]:
-        copied: dict[str, Copied] = {}
-        total, done = sum(planned.size_bytes for planned in wanted), 0
-
-        def count(copy: Copied) -> None:
-            nonlocal done
-            copied[copy.outcome.key] = copy
-            done += copy.outcome.size_bytes
-            if on_progress:
-                progress = SyncProgress(
-                    objects_done=len(copied), objects_total=len(wanted), bytes_done=done, bytes_total=total
-                )
-                on_progress(progress)
-
-        Transfer(self._source, self._destination).run(wanted, count)
-        return copied
 
     def _delete(self, unwanted: tuple[PlannedObject, ...], *, allowed: bool) -> dict[str, ObjectOutcome]:
         if not unwanted:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
 from dataclasses import dataclass
+from threading import Lock
 
-from spillway.errors import KeyRefused, Missing, SpillwayError, StoreFull, Unreachable
+from spillway.errors import AccessDenied, KeyRefused, Missing, SpillwayError, StoreFull, Unreachable
 from spillway.stores.base import ObjectStore
 from spillway.stores.parts import MIB
 from spillway.sync.compare import COPY_OF, SyncedObject, copy_of
@@ -22,8 +23,8 @@ SMALL_THREADS = 8
 LARGE_THREADS = 2
 """A large object is sent in parts, several in flight; more threads would only take memory."""
 
-UNREACHABLE_MAX = 8
-"""Objects in a row that found a store unreachable before the rest is not tried any more."""
+FAILURES_IN_A_ROW_MAX = 8
+"""Objects in a row that a store did not answer for or let nobody have, before the rest is not tried any more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,43 +39,46 @@ class Transfer:
     """Copies from one store to another; ``run`` once.
 
     Raises:
-        Unreachable, StoreFull: going on would only repeat the error; what was copied is kept.
+        Unreachable, AccessDenied, StoreFull: going on would only repeat the error; what was copied is kept.
     """
 
     def __init__(self, source: ObjectStore, destination: ObjectStore) -> None:
         self._source, self._destination = source, destination
-        self._unreachable_in_a_row = 0
+        self._lock = Lock()
+        self._failures_in_a_row = 0
         self._fatal: SpillwayError | None = None
 
-    def run(self, wanted: Sequence[PlannedObject], on_copied: Callable[[Copied], None]) -> None:
-        """Copy them all; ``on_copied`` is called in the caller's thread, as each one ends."""
+    def run(self, wanted: Sequence[PlannedObject]) -> Sequence[Copied]:
+        """Copy them all; what became of each, in the order in which they ended."""
         small = [planned for planned in wanted if planned.size_bytes <= SMALL_MAX_BYTES]
         large = [planned for planned in wanted if planned.size_bytes > SMALL_MAX_BYTES]
+        ended: list[Copied] = []
         for batch, threads in ((small, SMALL_THREADS), (large, LARGE_THREADS)):
             with _pool(threads) as pool:
                 for future in as_completed([pool.submit(self._copy, planned) for planned in batch]):
-                    copied = future.result()
+                    ended.append(future.result())
                     if self._fatal is not None:
                         raise self._fatal
-                    on_copied(copied)
+        return ended
 
     def _copy(self, planned: PlannedObject) -> Copied:
         try:
             copied = self._copy_version(planned)
         except KeyRefused as refusal:
             return _ended(planned, ObjectFate.REFUSED, str(refusal))
-        except StoreFull as problem:
-            self._fatal = problem
-            return _ended(planned, ObjectFate.FAILED, str(problem))
-        except Unreachable as problem:
-            self._unreachable_in_a_row += 1
-            if self._unreachable_in_a_row >= UNREACHABLE_MAX:
-                self._fatal = problem
-            return _ended(planned, ObjectFate.FAILED, str(problem))
         except SpillwayError as problem:
+            self._failed(problem)
             return _ended(planned, ObjectFate.FAILED, str(problem))
-        self._unreachable_in_a_row = 0
+        with self._lock:
+            self._failures_in_a_row = 0
         return copied
+
+    def _failed(self, problem: SpillwayError) -> None:
+        with self._lock:
+            if isinstance(problem, (Unreachable, AccessDenied)):
+                self._failures_in_a_row += 1
+            if isinstance(problem, StoreFull) or self._failures_in_a_row >= FAILURES_IN_A_ROW_MAX:
+                self._fatal = problem
 
     def _copy_version(self, planned: PlannedObject) -> Copied:
         # Listings carry no attributes; and what changed since the listing is copied as it is now.
