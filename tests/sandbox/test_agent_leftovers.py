@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from pathlib import Path
 
 import pytest
 
 from spillway.errors import SandboxError
+from spillway.sandbox.agent.cgroups import memory_group
 from spillway.sandbox.agent.client import read_kubeconfig
 from spillway.sandbox.agent.container import start_ticks, sweep
 from spillway.sandbox.agent.pod import GpuPool
@@ -39,6 +41,17 @@ def test_the_sweep_kills_what_an_agent_left_and_nothing_that_took_over_its_numbe
         for process in (left, innocent):
             process.kill()
             process.wait()
+
+
+def test_the_sweep_removes_the_limits_of_the_pods_that_it_finds_and_no_others(tmp_path: Path) -> None:
+    mine, other = (memory_group(f"test-{name}-{os.getpid()}", "main", 64 << 20) for name in ("mine", "other"))
+    (tmp_path / f"test-mine-{os.getpid()}").mkdir()
+    try:
+        assert sweep(tmp_path) == 0
+        assert mine.directory is None or not mine.directory.exists()
+        assert other.directory is None or other.directory.exists()
+    finally:
+        other.remove()
 
 
 @pytest.mark.parametrize("content", ["", "current-context: x\ncontexts: []\n", "{", "current-context: x"], ids=repr)

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from spillway.sandbox.agent.cgroups import MemoryGroup, memory_group
+from spillway.sandbox.agent.cgroups import MemoryGroup, memory_group, remove_groups
 from spillway.sandbox.agent.images import Image
 from spillway.sandbox.agent.logs import LogWriter, last_text
 
@@ -36,12 +36,14 @@ class Start:
     mounts: list[dict[str, Any]]
     masks: list[str]
     isolation: str
-    memory_group: str
     memory_limit_bytes: int | None
 
 
 class Container:
-    """A container of a pod, started at most once at a time; ``directory`` holds its files, also after its end."""
+    """A container of a pod, started at most once at a time.
+
+    ``directory`` is the pod's, named by its uid; it holds the container's files, also after its end.
+    """
 
     def __init__(self, spec: Mapping[str, Any], directory: Path) -> None:
         self.spec, self.name = spec, str(spec["name"])
@@ -94,7 +96,7 @@ class Container:
             self._file(suffix).write_bytes(b"")
         scratch = self._file("scratch")
         scratch.mkdir(exist_ok=True)
-        self._memory = memory_group(start.memory_group, start.memory_limit_bytes)
+        self._memory = memory_group(self._directory.name, self.name, start.memory_limit_bytes)
         process = await asyncio.create_subprocess_exec(
             sys.executable,
             "-I",
@@ -199,7 +201,7 @@ def was_started(pod_directory: Path) -> bool:
 
 
 def sweep(pods_directory: Path) -> int:
-    """Kill the containers that an earlier agent left behind; gives how many were still alive."""
+    """End the containers that an earlier agent left behind, and their limits; gives how many were still alive."""
     alive = 0
     for file in pods_directory.glob("*/*.pid"):
         pid, _, ticks = file.read_text().partition(" ")
@@ -207,6 +209,8 @@ def sweep(pods_directory: Path) -> int:
             alive += 1
             os.killpg(int(pid), signal.SIGKILL)
         file.unlink()
+    for directory in pods_directory.iterdir():
+        remove_groups(directory.name)
     return alive
 
 

@@ -216,7 +216,6 @@ class Pod:
             mounts=mounts(spec, volumes),
             masks=node.masks,
             isolation=node.isolation,
-            memory_group=f"{self.uid[:13]}-{container.name}",
             memory_limit_bytes=_memory_limit(spec),
         )
 
