@@ -8,11 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spillway.errors import DigestMismatch, SpillwayError
+from spillway.errors import DigestMismatch, RequestRefused
 from spillway.stores.parts import (
     MIB,
     PART_MAX_BYTES,
-    PART_MIN_BYTES,
     PARTS_MAX,
     PromisedBody,
     part_bytes,
@@ -23,23 +22,25 @@ GIB = 1024 * MIB
 LARGEST = PARTS_MAX * PART_MAX_BYTES
 
 
-def test_a_wish_that_would_need_too_many_parts_is_raised() -> None:
-    size = part_bytes(100 * GIB, wish_bytes=8 * MIB)
-    assert size == 11 * MIB
-    assert -(-100 * GIB // size) <= PARTS_MAX
+@pytest.mark.parametrize(
+    ("size_bytes", "part"),
+    [(17 * MIB, 16 * MIB), (PARTS_MAX * 16 * MIB, 16 * MIB), (PARTS_MAX * 16 * MIB + 1, 17 * MIB), (LARGEST, 5 * GIB)],
+    ids=["as wished", "the most parts", "one byte more", "the largest object"],
+)
+def test_parts_are_larger_where_there_would_be_too_many(size_bytes: int, part: int) -> None:
+    assert part_bytes("x", size_bytes) == part
 
 
-@given(st.integers(1, LARGEST), st.integers(1, 64 * MIB))
-def test_every_plan_is_within_the_limits_and_stays_the_same(size_bytes: int, wish: int) -> None:
-    size = part_bytes(size_bytes, wish_bytes=wish)
-    assert PART_MIN_BYTES <= size <= PART_MAX_BYTES
+@given(st.integers(1, LARGEST))
+def test_every_plan_is_within_the_limits(size_bytes: int) -> None:
+    size = part_bytes("x", size_bytes)
+    assert 5 * MIB <= size <= PART_MAX_BYTES
     assert -(-size_bytes // size) <= PARTS_MAX
-    assert part_bytes(size_bytes, wish_bytes=wish) == size
 
 
 def test_an_object_that_no_plan_can_hold_is_refused_before_it_is_sent() -> None:
-    with pytest.raises(SpillwayError, match="does not fit in 10000 parts of 5 GiB; split it"):
-        part_bytes(LARGEST + 1)
+    with pytest.raises(RequestRefused, match=rf"s3://b@x/y refused {LARGEST + 1} bytes: an object holds at most"):
+        part_bytes("s3://b@x/y", LARGEST + 1)
 
 
 @given(st.lists(st.binary(max_size=20)), st.integers(1, 30))

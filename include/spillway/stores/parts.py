@@ -5,25 +5,26 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Iterator
 
-from spillway.errors import DigestMismatch, SpillwayError
+from spillway.errors import DigestMismatch, RequestRefused
 
 MIB = 1024**2
 PART_WISH_BYTES = 16 * MIB
-PART_MIN_BYTES = 5 * MIB
 PART_MAX_BYTES = 5 * 1024 * MIB
 PARTS_MAX = 10_000
 
 
-def part_bytes(size_bytes: int, *, wish_bytes: int = PART_WISH_BYTES) -> int:
-    """The size of every part but the last: the wish, or more where the limit of 10,000 parts asks for it.
+def part_bytes(what: str, size_bytes: int) -> int:
+    """The size of every part but the last: as wished, or more where the limit of 10,000 parts asks for it.
 
     Raises:
-        SpillwayError: no allowed part size can hold the object (beyond about 48.8 TiB).
+        RequestRefused: no allowed part size can hold the object (beyond about 48.8 TiB); ``what`` names it.
     """
     needed = -(-size_bytes // PARTS_MAX)
-    size = max(wish_bytes, PART_MIN_BYTES, -(-needed // MIB) * MIB)
+    size = max(PART_WISH_BYTES, -(-needed // MIB) * MIB)
     if size > PART_MAX_BYTES:
-        raise SpillwayError(f"an object of {size_bytes} bytes does not fit in {PARTS_MAX} parts of 5 GiB; split it")
+        raise RequestRefused(
+            what, f"{size_bytes} bytes", f"an object holds at most {PARTS_MAX} parts of 5 GiB; split it at its source"
+        )
     return size
 
 

@@ -45,7 +45,7 @@ class Upload:
         promised = PromisedBody(what, body, size_bytes=size_bytes, sha256=sha256)
         if size_bytes <= SINGLE_MAX_BYTES:
             return self._in_one_request(promised)
-        return self._in_parts(promised, size_bytes, sha256)
+        return self._in_parts(promised, part_bytes(what, size_bytes), sha256)
 
     def _in_one_request(self, body: PromisedBody) -> tuple[str, str]:
         content = b"".join(body)
@@ -61,8 +61,7 @@ class Upload:
         )
         return answer["ETag"].strip('"'), sha256
 
-    def _in_parts(self, body: PromisedBody, size_bytes: int, sha256: str | None) -> tuple[str, str]:
-        size = part_bytes(size_bytes)
+    def _in_parts(self, body: PromisedBody, size: int, sha256: str | None) -> tuple[str, str]:
         target: dict[str, Any] = {"Bucket": self.bucket, "Key": self.key}
         known = {SHA256_FIELD: sha256} if sha256 else {}
         created = self.client.create_multipart_upload(
