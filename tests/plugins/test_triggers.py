@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 import json
+import threading
 from dataclasses import fields
 from datetime import timedelta
 from typing import Any
@@ -16,8 +18,9 @@ from spillway.losses import VerdictKind
 from spillway.model import JobSpec
 from spillway.runs.watching import Ended
 from spillway.testing.builders import job_spec
+from spillway_airflow.triggers import pod
 from spillway_airflow.triggers.capacity import CapacityTrigger
-from spillway_airflow.triggers.pod import KILL_PATIENCE, PodTrigger
+from spillway_airflow.triggers.pod import KILL_PATIENCE, TASK_ENDED, PodTrigger
 
 JOB = job_spec(grace=timedelta(seconds=90), environment={"SPILLWAY_STEPS": "4"}, expected_duration=timedelta(hours=2))
 TRIGGERS = {
@@ -66,3 +69,30 @@ def test_a_pod_is_given_up_before_airflow_gives_up_its_trigger() -> None:
     from airflow.configuration import conf
 
     assert KILL_PATIENCE.total_seconds() < conf.getfloat("triggerer", "on_kill_timeout")
+
+
+def test_a_kill_that_airflow_cancels_while_it_works_still_ends_the_pod(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Airflow's second cancellation cannot be timed on a real triggerer, so the services are stand-ins here."""
+    begun, ended = asyncio.Event(), threading.Event()
+
+    async def slow_services() -> str:
+        begun.set()
+        await asyncio.sleep(0.2)
+        return "services"
+
+    def cancel(services: str, run: str, reason: str, say: Any, *, patience: timedelta) -> None:
+        assert (services, run, reason) == ("services", "digits-0123456789-1", TASK_ENDED)
+        ended.set()
+
+    async def kill_twice() -> None:
+        killing = asyncio.create_task(TRIGGERS["pod"].on_kill())
+        await begun.wait()
+        killing.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await killing
+        assert not ended.is_set()
+        assert await asyncio.to_thread(ended.wait, 60)
+
+    monkeypatch.setattr(pod, "triggerer_services", slow_services)
+    monkeypatch.setattr(pod, "cancel", cancel)
+    asyncio.run(asyncio.wait_for(kill_twice(), 60))

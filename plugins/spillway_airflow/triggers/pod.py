@@ -19,6 +19,9 @@ TASK_ENDED = "its task was marked or cleared"
 KILL_PATIENCE = timedelta(seconds=20)
 """Shorter than ``[triggerer] on_kill_timeout``; the pod's own grace goes on without us."""
 
+_ENDING: set[asyncio.Future[None]] = set()
+"""The event loop keeps only weak references to its tasks."""
+
 
 class PodTrigger(BaseTrigger):
     """Fires once, when the attempt's pod has ended or is lost past its grace; shows the pod's log until then.
@@ -57,5 +60,16 @@ class PodTrigger(BaseTrigger):
             await asyncio.sleep(max(self.poll_seconds, pause))
 
     async def on_kill(self) -> None:
+        """End the pod with its grace.
+
+        Airflow cancels the trigger anew at each turn of its loop, a second apart, and this method with it; the work
+        goes on in a task of its own.
+        """
+        ending = asyncio.ensure_future(self._end_pod())
+        _ENDING.add(ending)
+        ending.add_done_callback(_ENDING.discard)
+        await asyncio.shield(ending)
+
+    async def _end_pod(self) -> None:
         services = await triggerer_services()
         await in_thread(cancel, services, self.attempt_run, TASK_ENDED, self.log.info, patience=KILL_PATIENCE)
