@@ -11,14 +11,13 @@
     ├── PreconditionFailed      a conditional write lost its race
     ├── DigestMismatch          bytes are not what their digest promises
     ├── KeyRefused              a key that a store cannot hold exactly as it is
-    ├── StoreFull               a store that has no space left
+    ├── StoreFull               a store or a disk that has no space left
     ├── Fenced                  a newer attempt owns the run
     ├── CorruptCheckpoint       a committed step whose bytes no longer match
     ├── CheckpointConflict      a step of an attempt that was written before, with other content
     ├── ForeignCheckpoint       a checkpoint that belongs to another run
     ├── NoValidCheckpoint       a run that must resume has nothing to resume from
     ├── BadData                 training data that cannot be used
-    ├── DiskFull                no room on a local disk for bytes that must be written
     ├── ResidencyRefused        bytes that may not leave their site
     ├── DeletesRefused          a sync would delete more than its guard allows
     ├── SyncIncomplete          a dataset of which some objects could not be copied
@@ -133,7 +132,7 @@ class KeyRefused(SpillwayError):
 
 
 class StoreFull(SpillwayError):
-    """A store that has no space left; what was being written is not visible."""
+    """A store or a disk that has no space left; what was being written is not visible."""
 
     def __init__(self, where: str, problem: str) -> None:
         super().__init__(f"{where} is full: {problem}; free or add space and run it again")
@@ -193,17 +192,6 @@ class BadData(SpillwayError):
         self.where, self.problem = where, problem
 
 
-class DiskFull(SpillwayError):
-    """No room on a local disk; what was half written has been removed."""
-
-    def __init__(self, path: str, *, size_bytes: int, free_bytes: int) -> None:
-        super().__init__(
-            f"{path}: the disk is full: {size_bytes} bytes must be written, {free_bytes} are free; "
-            "free some space or name another directory"
-        )
-        self.path, self.size_bytes, self.free_bytes = path, size_bytes, free_bytes
-
-
 class ResidencyRefused(SpillwayError):
     """Bytes that may not leave their site."""
 
@@ -220,7 +208,7 @@ class DeletesRefused(SpillwayError):
 
 
 class SyncIncomplete(SpillwayError):
-    """A dataset of which some objects could not be copied; what was copied is kept, the next sync goes on from there."""
+    """A dataset of which some objects could not be copied; what was copied is kept, the next sync goes on there."""
 
     retry_helps = True
 

@@ -156,14 +156,14 @@ RESTORE_ON_A_SMALL_DISK = """
 import sys
 from pathlib import Path
 from spillway.checkpoints.store import CheckpointStore
-from spillway.errors import DiskFull
+from spillway.errors import StoreFull
 from spillway.stores.local import LocalStore
 
 store, disk = Path(sys.argv[1]), Path(sys.argv[2])
 checkpoints = CheckpointStore(LocalStore(store), "llm-7b")
 try:
     checkpoints.restore(checkpoints.manifests()[0], disk / "restored")
-except DiskFull as problem:
+except StoreFull as problem:
     print(problem, [path.name for path in disk.rglob("*") if path.is_file()])
 """
 
@@ -185,6 +185,6 @@ def test_a_full_disk_is_one_clear_error_and_leaves_no_half_file(store: LocalStor
     )
     assert done.stderr == ""
     assert done.stdout == (
-        f"{disk}/restored/weights.npy: the disk is full: 300000 bytes must be written, 131072 are free; "
-        "free some space or name another directory []\n"
+        f"the disk of {disk}/restored is full: {disk}/restored/weights.npy needs 300000 bytes, 131072 are free; "
+        "free or add space and run it again []\n"
     )

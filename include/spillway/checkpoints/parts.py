@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from spillway.checkpoints.layout import part_key
-from spillway.errors import DigestMismatch, DiskFull, Missing
+from spillway.errors import DigestMismatch, Missing, StoreFull
 from spillway.model import CheckpointPart
 from spillway.stores.base import ObjectStore
 
@@ -80,7 +80,7 @@ class PartStore:
         """Write the verified bytes to ``target``; it appears whole or not at all.
 
         Raises:
-            DiskFull: there is no room; the half-written file is removed.
+            StoreFull: the disk has no room; the half-written file is removed.
         """
         half = target.with_name(target.name + ".half")
         try:
@@ -94,7 +94,8 @@ class PartStore:
             if isinstance(problem, OSError) and problem.errno in (errno.ENOSPC, errno.EDQUOT):
                 folder = next(parent for parent in target.parents if parent.exists())
                 free_bytes = shutil.disk_usage(folder).free
-                raise DiskFull(str(target), size_bytes=part.size_bytes, free_bytes=free_bytes) from problem
+                needs = f"{target} needs {part.size_bytes} bytes, {free_bytes} are free"
+                raise StoreFull(f"the disk of {folder}", needs) from problem
             raise
 
     def _put(self, part: CheckpointPart, body: bytes | Iterable[bytes]) -> None:

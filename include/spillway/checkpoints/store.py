@@ -228,7 +228,7 @@ class CheckpointStore:
 
         Raises:
             CorruptCheckpoint: a part is missing or damaged.
-            DiskFull: there is no room.
+            StoreFull: the disk has no room.
         """
         for part in manifest.parts:
             try:
