@@ -157,9 +157,13 @@ def test_a_clock_that_differs_by_more_than_the_tolerance_is_a_gap(site: SiteAcce
     assert the_gap(skewed).problem == "its clock and the one here differ by 6 s, more than 5 s"
 
 
-@pytest.mark.parametrize("time", [NOW + timedelta(seconds=5), None], ids=["within", "not told"])
-def test_a_clock_within_the_tolerance_or_unknown_is_none(site: SiteAccess, time: datetime | None) -> None:
-    assert gaps_of(replace(site, client=KnownCluster(time=time))) == ()
+def test_a_clock_within_the_tolerance_is_none(site: SiteAccess) -> None:
+    assert gaps_of(replace(site, client=KnownCluster(time=NOW + timedelta(seconds=5)))) == ()
+
+
+def test_a_clock_that_is_not_told_is_not_taken_for_a_right_one(site: SiteAccess) -> None:
+    gap = the_gap(replace(site, client=KnownCluster(time=None)))
+    assert (gap.part, gap.problem.partition(",")[0]) == ("clock", "its API does not say what time it is")
 
 
 def test_a_store_that_ignores_conditions_is_found_by_trying(site: SiteAccess, tmp_path: Path) -> None:

@@ -127,16 +127,20 @@ def _cluster_gaps(site: SiteAccess, clock: Callable[[], datetime]) -> Iterator[G
             problem=f"namespace '{cluster.namespace}' does not exist",
             fix=f"kubectl create namespace {cluster.namespace}, or correct it in clusters.yaml",
         )
-    theirs = client.server_time()
-    skew = abs(clock() - theirs) if theirs else timedelta()
-    if skew > CLOCK_TOLERANCE:
-        yield Gap(
-            cluster=cluster.name,
-            part="clock",
-            problem=f"its clock and the one here differ by {skew.total_seconds():.0f} s, "
-            f"more than {CLOCK_TOLERANCE.total_seconds():.0f} s",
-            fix="synchronise both with NTP: losses and leases are judged by comparing them",
-        )
+    yield from _clock_gaps(cluster.name, ours=clock(), theirs=client.server_time())
+
+
+def _clock_gaps(cluster: str, *, ours: datetime, theirs: datetime | None) -> Iterator[Gap]:
+    if theirs is None:
+        problem = "its API does not say what time it is, so its clock could not be compared with the one here"
+        fix = "let the proxy before it pass the header Date on, or compare the two by hand"
+    elif abs(ours - theirs) > CLOCK_TOLERANCE:
+        skew, most = abs(ours - theirs).total_seconds(), CLOCK_TOLERANCE.total_seconds()
+        problem = f"its clock and the one here differ by {skew:.0f} s, more than {most:.0f} s"
+        fix = "synchronise both with NTP: losses and leases are judged by comparing them"
+    else:
+        return
+    yield Gap(cluster=cluster, part="clock", problem=problem, fix=fix)
 
 
 def _node_gaps(state: ClusterState) -> Iterator[Gap]:
@@ -198,7 +202,7 @@ def _checkpoint_gaps(site: SiteAccess) -> Iterator[Gap]:
             cluster=site.cluster.name,
             part=f"bucket {site.cluster.object_store.checkpoint_bucket}",
             problem=f"{store.name} does not let '{key}' be deleted: {reason}",
-            fix="grant the right to delete: retention removes old checkpoints",
+            fix="grant the right to delete, or remove it by hand",
         )
 
 
