@@ -2,7 +2,7 @@
 
 ``encode`` gives dictionaries, lists, strings, numbers, booleans and None; ``decode`` rebuilds the value from the class
 that is asked for. Decimals travel as strings, moments as ISO 8601 in UTC, durations as seconds. Unknown keys are
-refused, so a value written by a newer release is not silently half-read.
+refused, so a value written by a newer release is not silently half-read; so are moments without a zone, either way.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def encode(value: Any) -> Any:
     if isinstance(value, Decimal):
         return str(value)
     if isinstance(value, datetime):
-        return value.astimezone(UTC).isoformat()
+        return _aware(value).astimezone(UTC).isoformat()
     if isinstance(value, timedelta):
         return value.total_seconds()
     if isinstance(value, Mapping):
@@ -65,6 +65,8 @@ def _decode(kind: Any, data: Any, path: str) -> Any:
         if len(arguments) == 2 and arguments[1] is Ellipsis:
             return tuple(_decode(arguments[0], item, f"{path}[{i}]") for i, item in enumerate(_list(data, path)))
         items = _list(data, path)
+        if len(items) != len(arguments):
+            raise ConfigError("data", path, f"expected {len(arguments)} items, got {len(items)}")
         return tuple(_decode(kind_, item, path) for kind_, item in zip(arguments, items, strict=True))
     if origin is frozenset:
         return frozenset(_decode(arguments[0], item, path) for item in _list(data, path))
@@ -101,10 +103,16 @@ def _hints(kind: Any) -> dict[str, Any]:
     return typing.get_type_hints(kind)
 
 
+def _aware(moment: datetime) -> datetime:
+    if moment.tzinfo is None:
+        raise ValueError(f"expected an aware moment, got {moment!r}; give it its time zone")
+    return moment
+
+
 def _scalar(kind: Any, data: Any, path: str) -> Any:
     try:
         if kind is datetime:
-            return datetime.fromisoformat(data).astimezone(UTC)
+            return _aware(datetime.fromisoformat(data)).astimezone(UTC)
         if kind is timedelta:
             return timedelta(seconds=float(data))
         if kind is Decimal:
