@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from spillway.codec import encode
 from spillway.errors import PreconditionFailed
 from spillway.stores.local import LocalStore
 from spillway.sync.compare import SyncedObject, SyncManifest
@@ -67,3 +71,26 @@ def test_a_record_that_cannot_be_read_counts_as_none_and_can_be_replaced(store: 
     loaded = load_manifest(store, "digits")
     assert loaded.manifest is None
     assert save_manifest(store, manifest("1"), over=loaded, whole=True).whole
+
+
+class BusyStore(LocalStore):
+    """Another sync replaces the record between the look at it and its reading, as often as told."""
+
+    replaced, times = 0, 0
+
+    def read(self, key: str, **wanted: Any) -> Iterator[bytes]:
+        if self.replaced < self.times:
+            self.replaced += 1
+            body = json.dumps(encode(manifest(f"of {self.replaced}"))).encode()
+            self.put(key, body, size_bytes=len(body))
+        return super().read(key, **wanted)
+
+
+def test_a_record_is_read_as_one_version_while_others_replace_it_and_not_for_ever(tmp_path: Path) -> None:
+    store = BusyStore(tmp_path)
+    save_manifest(store, manifest("1"), over=StoredManifest(), whole=True)
+    store.times = 2
+    assert load_manifest(store, "digits").manifest == manifest("of 2")
+    store.times = 99
+    with pytest.raises(PreconditionFailed):
+        load_manifest(store, "digits")

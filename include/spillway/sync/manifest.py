@@ -48,13 +48,9 @@ def verified_datasets(store: ObjectStore) -> frozenset[str]:
 def load_manifest(store: ObjectStore, dataset: str) -> StoredManifest:
     """What the last verified sync left; an unreadable record counts as none and will be replaced."""
     key = manifest_key(dataset)
-    head = store.head(key)
+    head, body = _read(store, key)
     if head is None:
         return StoredManifest()
-    try:
-        body = read_all(store, key, if_match=head.etag)
-    except PreconditionFailed:
-        return load_manifest(store, dataset)
     try:
         manifest = decode(SyncManifest, json.loads(body), key)
     except (ValueError, ConfigError) as problem:
@@ -91,6 +87,19 @@ def save_manifest(store: ObjectStore, manifest: SyncManifest, *, over: StoredMan
             save_manifest(store, theirs.manifest, over=theirs, whole=False)
         raise
     return StoredManifest(manifest=manifest, etag=stored.etag, whole=whole)
+
+
+def _read(store: ObjectStore, key: str, tries: int = 3) -> tuple[ObjectInfo | None, bytes]:
+    """One version, its facts and its bytes; begun again where another sync replaces it in between."""
+    head = store.head(key)
+    if head is None:
+        return None, b""
+    try:
+        return head, read_all(store, key, if_match=head.etag)
+    except PreconditionFailed:
+        if tries == 1:
+            raise
+        return _read(store, key, tries - 1)
 
 
 def _versions(manifest: SyncManifest) -> dict[str, str]:
