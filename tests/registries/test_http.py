@@ -377,6 +377,17 @@ def test_a_registry_that_stores_other_bytes_is_found_out(server: ScriptedServer)
         client(server).put_manifest("train", "v1", MANIFEST)
 
 
+def test_an_upload_that_the_registry_forgot_may_be_begun_again(server: ScriptedServer) -> None:
+    def answer(call: Call) -> Answer:
+        if call.method == "POST":
+            return Answer(status=202, headers={"Location": "/upload/1"})
+        return Answer(status=404, body=errors("BLOB_UPLOAD_UNKNOWN"))
+
+    server.script = answer
+    with pytest.raises(Unreachable, match=r"no longer knows an upload that it began .*BLOB_UPLOAD_UNKNOWN"):
+        client(server).put_blob("train", digest_of(b"layer"), iter([b"layer"]), size_bytes=5)
+
+
 def test_an_upload_that_the_registry_finds_wrong_is_a_mismatch(server: ScriptedServer) -> None:
     def answer(call: Call) -> Answer:
         if call.method == "POST":

@@ -68,9 +68,9 @@ def parse(url: str) -> URL:
     """The URL with the driver the ledger uses; an Airflow Connection's ``postgres://`` is understood."""
     try:
         parsed = make_url(url)
-    except (ArgumentError, ValueError) as problem:
-        # The text itself may hold a password and is not repeated.
-        raise ConfigError("ledger", "url", f"expected a database URL, got something else; {_EXPECTED}") from problem
+    except (ArgumentError, ValueError):
+        # The text itself may hold a password and is not repeated, nor is the cause, which may quote it.
+        raise ConfigError("ledger", "url", f"expected a database URL, got something else; {_EXPECTED}") from None
     if parsed.drivername in ("sqlite", "sqlite+pysqlite"):
         if not parsed.database or not Path(parsed.database).is_absolute():
             raise ConfigError(

@@ -124,9 +124,11 @@ class HttpRegistry:
                 scope=self._scope(repository, push=True),
                 headers={"Content-Type": "application/octet-stream", "Content-Length": str(size_bytes)},
                 stream=verified(chunks, digest, what=what, size_bytes=size_bytes),
-                accepted=(201, 400),
+                accepted=(201, 400, 404),
             )
         )
+        if answer.status == 404:
+            raise Unreachable(self.name, f"it no longer knows an upload that it began ({error_text(answer)})")
         if answer.status == 400:
             problem = error_text(answer)
             if "DIGEST_INVALID" in problem or "SIZE_INVALID" in problem:

@@ -59,7 +59,9 @@ class Transport:
     def __init__(self, *, name: str, url: str, username: str | None, password: str | None, ca_file: str | None) -> None:
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ConfigError(f"registry {name}", "url", f"expected http(s)://host[:port], got '{url}'")
+            raise ConfigError(
+                f"registry {name}", "url", f"expected http(s)://host[:port], got '{url.rpartition('@')[2]}'"
+            )
         self.base_url = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
         self.endpoint = f"registry {name} ({parts.netloc.rpartition('@')[2]})"
         self._credentials = (username, password) if username else None
