@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from spillway.errors import IncompleteListing, PreconditionFailed, RequestRefused, StoreFull, Unreachable
+from spillway.errors import AccessDenied, IncompleteListing, PreconditionFailed, RequestRefused, StoreFull, Unreachable
 from spillway.stores.base import read_all
 from spillway.stores.parts import MIB
 from spillway.stores.s3 import S3Store, s3_client
@@ -79,6 +79,12 @@ def test_a_server_that_is_busy_or_broken_is_unreachable(
 def test_a_server_without_space_says_so(store: S3Store, proxy: FaultyProxy) -> None:
     proxy.spoil("PUT", lambda answer: error(507, "StorageFull"))
     with pytest.raises(StoreFull, match="free or add space"):
+        store.put("x", b"1", size_bytes=1)
+
+
+def test_a_clock_that_is_off_is_not_blamed_on_the_keys(store: S3Store, proxy: FaultyProxy) -> None:
+    proxy.spoil("PUT", lambda answer: error(403, "RequestTimeTooSkewed"))
+    with pytest.raises(AccessDenied, match=r"RequestTimeTooSkewed as told; synchronise this machine's clock"):
         store.put("x", b"1", size_bytes=1)
 
 

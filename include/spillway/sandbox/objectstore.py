@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from spillway.errors import SandboxError
 from spillway.sandbox.process import ProcessSpec
+from spillway.sandbox.settings import write_private
 from spillway.stores.s3_client import s3_client, typed_errors
 
 if TYPE_CHECKING:
@@ -130,11 +130,7 @@ def _write_identities(file: Path, identities: Sequence[Identity]) -> None:
             for identity in identities
         ]
     }
-    draft = file.with_suffix(".tmp")
-    draft.unlink(missing_ok=True)
-    with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as sink:
-        json.dump(content, sink)
-    draft.replace(file)
+    write_private(file, json.dumps(content))
 
 
 def _answers(endpoint: str, identity: Identity) -> Callable[[], bool]:

@@ -38,6 +38,7 @@ CONNECTIONS = 16
 _LOCK = Lock()
 _DENIED = {"AccessDenied", "InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "InvalidToken"}
 _BUSY = {"SlowDown", "Throttling", "ThrottlingException", "RequestLimitExceeded", "RequestTimeout", "InternalError"}
+_FIX_CLOCK = "synchronise this machine's clock and the store's: requests are signed with the time"
 _FIX_CREDENTIALS = "check the access key and the secret key of its Connection, and what its identity may do"
 
 
@@ -119,7 +120,9 @@ def _raise_for(answer: ClientError, store: str, *, bucket: str, key: str, condit
     if code == "NoSuchBucket":
         raise Missing("bucket", bucket, store, fix="create it, or correct the bucket's name") from answer
     if code in _DENIED or status in (401, 403):
-        raise AccessDenied(store, seen, fix=_FIX_CREDENTIALS) from answer
+        raise AccessDenied(
+            store, seen, fix=_FIX_CLOCK if code == "RequestTimeTooSkewed" else _FIX_CREDENTIALS
+        ) from answer
     if condition and status in (409, 412):
         raise PreconditionFailed(store, key, condition) from answer
     if status == 507:
