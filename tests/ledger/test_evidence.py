@@ -50,7 +50,7 @@ def test_every_transfer_and_every_refusal_is_a_line(ledger: Ledger) -> None:
     )
     refused = dataclasses.replace(
         copied,
-        kind=TransferKind.OBJECT,
+        kind=TransferKind.CHECKPOINT,
         tier=Tier.CORE,
         size_bytes=0,
         at=NOW + MINUTE,

@@ -88,11 +88,17 @@ class AttemptStore:
                 raise _moved_by_another(attempt, stored, to)
             return write_attempt(connection, stored, state=to, **facts)
 
-    def amend(self, attempt: Attempt, **facts: Unpack[AttemptFacts]) -> Attempt:
-        """Add what is known now of an attempt that stays in its state; a settled one keeps what it has."""
+    def amend(self, attempt: Attempt, *, reason: str | None = None, **facts: Unpack[AttemptFacts]) -> Attempt:
+        """Add what is known now of an attempt that stays in its state; a settled one keeps what it has.
+
+        Args:
+            reason: why the attempt is about to end.
+        """
         with self.database.writing() as connection:
             stored = self._stored(connection, attempt)
-            return stored if stored.state is AttemptState.SETTLED else write_attempt(connection, stored, **facts)
+            if stored.state is AttemptState.SETTLED:
+                return stored
+            return write_attempt(connection, stored, reason=reason, **facts)
 
     def settle(
         self, attempt: Attempt, outcome: Outcome, reason: str, now: datetime, **facts: Unpack[AttemptFacts]

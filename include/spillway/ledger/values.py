@@ -53,7 +53,6 @@ class DecisionRecord:
 
 
 class TransferKind(StrEnum):
-    OBJECT = "object"
     IMAGE = "image"
     DATASET = "dataset"
     CHECKPOINT = "checkpoint"

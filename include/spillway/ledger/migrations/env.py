@@ -1,4 +1,4 @@
-"""Runs the migrations on the connection that ``ledger.connection.upgrade`` hands over."""
+"""Runs the migrations on the connection that ``ledger.revisions.upgrade`` hands over."""
 
 from alembic import context
 
