@@ -33,7 +33,8 @@ def make_job(services: Services) -> MakeJob:
             "SPILLWAY_STEP_SECONDS": str(pace),
             "SPILLWAY_SEED": "7",
         }
-        return replace(declared, **({"environment": environment, "grace": GRACE} | fields))
+        changes: dict[str, Any] = {"environment": environment, "grace": GRACE} | fields
+        return replace(declared, **changes)
 
     return make
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from spillway.checkpoints.progress import read_progress
 from spillway.clouds.pod import build_pod
 from spillway.errors import LaunchRefused, TrainingFailed
 from spillway.losses import VerdictKind
@@ -34,11 +35,11 @@ def somebody(origin: Mapping[str, Any]) -> bool:
 
 
 def launched(run: Carried) -> Attempt:
-    """The run's attempt with a pod that runs."""
+    """The run's attempt, whose pod has done its first step."""
     step = run.advance()
     assert isinstance(step, Watching)
-    client = run.services.site(step.attempt.candidate.cluster).client
-    eventually(lambda: client.state(step.attempt.label).phase, lambda phase: phase is PodPhase.RUNNING, seconds=120)
+    store = run.services.site(step.attempt.candidate.cluster).checkpoints
+    eventually(lambda: read_progress(store, run.run, step.attempt.number), seconds=120)
     return step.attempt
 
 

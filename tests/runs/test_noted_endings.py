@@ -1,0 +1,91 @@
+"""Whoever asks a pod to end may die before it has: the next one to look knows why the pod is gone."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from spillway.checkpoints.progress import read_progress
+from spillway.losses import PodVerdict, VerdictKind
+from spillway.model import Attempt, JobSpec, Outcome, PodPhase
+from spillway.runs.cancelling import cancel
+from spillway.runs.engine import Watching, conclude
+from spillway.runs.stopping import noted_ending
+from spillway.runs.watching import Watch
+from spillway.sandbox import drills
+from spillway.sandbox.configuration import NAMESPACE
+from spillway.sandbox.settings import SandboxSettings
+from spillway.testing.carried_run import Carried
+from spillway.testing.polling import eventually
+
+MakeJob = Callable[..., JobSpec]
+Carry = Callable[[JobSpec], Carried]
+ENDLESS: dict[str, Any] = {"steps": 100_000, "every": 50_000, "pace": 0.1}
+
+
+class Killed(BaseException):
+    """What a SIGKILL is to the code that it hits."""
+
+
+def training(run: Carried) -> Attempt:
+    """The run's attempt, whose pod has done its first step."""
+    step = run.advance()
+    assert isinstance(step, Watching)
+    store = run.services.site(step.attempt.candidate.cluster).checkpoints
+    eventually(lambda: read_progress(store, run.run, step.attempt.number), seconds=120)
+    Watch(services=run.services, attempt=step.attempt).poll()
+    return run.attempts[-1]
+
+
+def pod_is_gone(run: Carried, attempt: Attempt) -> bool:
+    return run.services.site(attempt.candidate.cluster).client.state(attempt.label).phase is PodPhase.GONE
+
+
+def test_a_pod_that_was_evicted_and_is_gone_is_a_preemption_for_the_next_watcher_too(
+    sandbox: SandboxSettings, open_run: Carry, make_job: MakeJob
+) -> None:
+    run = open_run(make_job(**ENDLESS))
+    attempt = training(run)
+    assert noted_ending(attempt) is None
+    evicting = threading.Thread(target=drills.evict, args=(sandbox, attempt.node, NAMESPACE, attempt.label))
+    evicting.start()
+    first = Watch(services=run.services, attempt=attempt)
+    eventually(lambda: first.poll().summary, lambda said: "waiting for the pod to end" in said, seconds=120)
+    evicting.join()
+    eventually(lambda: pod_is_gone(run, attempt), seconds=120)
+
+    second = Watch(services=run.services, attempt=attempt)
+    ended = eventually(lambda: second.poll().ended, seconds=120)
+
+    assert ended is not None
+    assert ended.kind is VerdictKind.PREEMPTED
+    assert conclude(run.services, run.run, 1, ended, run.said.append).outcome is Outcome.PREEMPTED
+
+
+def test_a_cancelling_that_died_halfway_is_told_from_a_stranger_who_deletes_pods(
+    open_run: Carry, make_job: MakeJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = open_run(make_job(**ENDLESS))
+    attempt = training(run)
+
+    def die(*_: object) -> None:
+        raise Killed
+
+    with monkeypatch.context() as patched:
+        patched.setattr("spillway.runs.cancelling.time.sleep", die)
+        with pytest.raises(Killed):
+            cancel(run.services, run.run, "its task was marked or cleared", run.said.append)
+    eventually(lambda: pod_is_gone(run, attempt), seconds=120)
+
+    assert noted_ending(run.attempts[-1]) == PodVerdict(
+        kind=VerdictKind.DELETED_BY_PERSON, reason="its task was marked or cleared"
+    )
+    watch = Watch(services=run.services, attempt=attempt)
+    ended = eventually(lambda: watch.poll().ended, seconds=120)
+    assert ended is not None
+    settled = conclude(run.services, run.run, 1, ended, run.said.append)
+    assert (settled.outcome, settled.reason) == (Outcome.CANCELLED, "its task was marked or cleared")
+    assert settled.last_step == settled.committed_step
