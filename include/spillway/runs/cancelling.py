@@ -14,7 +14,7 @@ from spillway.losses import VerdictKind
 from spillway.model import Attempt, AttemptState, PodPhase, PodState
 from spillway.runs.services import Say, Services
 from spillway.runs.settling import Ended, note_start, settle, settle_over
-from spillway.runs.stopping import ask_to_end, grace_of
+from spillway.runs.stopping import ask_to_end, grace_of, note_ending
 
 OVER = frozenset({PodPhase.SUCCEEDED, PodPhase.FAILED, PodPhase.GONE})
 POLL_SECONDS = 0.5
@@ -49,7 +49,7 @@ def cancel(services: Services, run: str, reason: str, say: Say, *, patience: tim
     if attempt.state in {AttemptState.LAUNCHED, AttemptState.RUNNING}:
         try:
             client = services.site(attempt.candidate.cluster).client
-            attempt = _stopped(services, client, attempt, patience)
+            attempt = _stopped(services, client, attempt, reason, patience)
         except SpillwayError as problem:
             say(f"pod {attempt.label} could not be followed to its end, the sweeper will: {problem}")
     settled = settle(services, attempt, Ended(kind=VerdictKind.DELETED_BY_PERSON, reason=reason))
@@ -57,10 +57,13 @@ def cancel(services: Services, run: str, reason: str, say: Say, *, patience: tim
     return settled
 
 
-def _stopped(services: Services, client: ClusterClient, attempt: Attempt, patience: timedelta | None) -> Attempt:
+def _stopped(
+    services: Services, client: ClusterClient, attempt: Attempt, reason: str, patience: timedelta | None
+) -> Attempt:
     """The attempt after its pod was asked to end; returns when the pod has ended or the patience is over."""
     pod = client.state(attempt.label)
     attempt = note_start(services, attempt, pod)
+    attempt = note_ending(services, attempt, VerdictKind.DELETED_BY_PERSON, reason)
     ask_to_end(client, pod, attempt.job)
     deadline = time.monotonic() + (patience or grace_of(pod, attempt.job)).total_seconds()
     while client.state(attempt.label).phase not in OVER and time.monotonic() < deadline:
@@ -98,7 +101,7 @@ def _end_orphan(
         if attempt is None or attempt.state is AttemptState.SETTLED:
             ask_to_end(client, pod, attempt.job if attempt else None)
         elif settle_over(services, attempt, pod) is None:
-            stopped = _stopped(services, client, attempt, None)
+            stopped = _stopped(services, client, attempt, reason, None)
             settle(services, stopped, Ended(kind=VerdictKind.DELETED_BY_PERSON, reason=reason))
     except SpillwayError as problem:
         say(f"{pod.cluster}: {pod.name} could not be stopped: {problem}")

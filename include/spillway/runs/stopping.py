@@ -1,11 +1,17 @@
-"""Ask a pod to end so that its last checkpoint is kept."""
+"""Ask a pod to end so that its last checkpoint is kept.
+
+Why it is asked goes on record first. Whoever asked may die before the pod is gone, and the next one to look would take
+a pod that is gone from a healthy node for the doing of a stranger.
+"""
 
 from __future__ import annotations
 
 from datetime import timedelta
 
 from spillway.clouds.base import ClusterClient
-from spillway.model import JobSpec, PodState
+from spillway.losses import PodVerdict, VerdictKind
+from spillway.model import Attempt, JobSpec, PodState
+from spillway.runs.services import Services
 
 UNKNOWN_GRACE = timedelta(seconds=30)
 """For a pod that says nothing of its grace and whose job is not on record."""
@@ -19,3 +25,14 @@ def grace_of(pod: PodState, job: JobSpec | None) -> timedelta:
 def ask_to_end(client: ClusterClient, pod: PodState, job: JobSpec | None) -> None:
     """Delete the pod with its grace; one that is gone is a success."""
     client.stop(pod.name, grace=grace_of(pod, job))
+
+
+def note_ending(services: Services, attempt: Attempt, kind: VerdictKind, reason: str) -> Attempt:
+    """The attempt with the ending on record that it is about to get."""
+    return services.ledger.amend(attempt, reason=f"{kind}: {reason}")
+
+
+def noted_ending(attempt: Attempt) -> PodVerdict | None:
+    """What ``note_ending`` has put on record for an open attempt."""
+    kind, _, reason = (attempt.reason or "").partition(": ")
+    return PodVerdict(kind=VerdictKind(kind), reason=reason) if kind in set(VerdictKind) else None

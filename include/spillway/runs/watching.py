@@ -19,7 +19,7 @@ from spillway.losses import PodVerdict, VerdictKind, judge, may_hand_over
 from spillway.model import Attempt, AttemptState, PodPhase, PodState
 from spillway.runs.services import Services
 from spillway.runs.settling import STARTED, Ended, note_start, progress_facts, resume_problem
-from spillway.runs.stopping import ask_to_end
+from spillway.runs.stopping import ask_to_end, note_ending, noted_ending
 
 PROGRAM_LOG_LINES = 40
 ALIVE = frozenset({PodPhase.PENDING, PodPhase.RUNNING})
@@ -70,6 +70,8 @@ class Watch:
         self._note_progress()
         lines = self._new_log_lines(pod)
         seen = self._judge(pod, now)
+        if self._verdict is None and seen.kind is not VerdictKind.SUCCEEDED:
+            self._verdict = noted_ending(self.attempt)
         if self._verdict is None and seen.watch_on:
             return Look(summary=seen.reason, log_lines=lines)
         self._verdict = self._verdict or seen
@@ -102,6 +104,7 @@ class Watch:
     def _drain(self, verdict: PodVerdict, pod: PodState, now: datetime, lines: tuple[str, ...]) -> Look:
         """Report the end once no process of the pod can be left; a pod that has not ended is asked to, once."""
         if pod.phase in ALIVE and not self._stop_asked:
+            self.attempt = note_ending(self.services, self.attempt, verdict.kind, verdict.reason)
             try:
                 ask_to_end(self._client, pod, self.attempt.job)
                 self._stop_asked = True
