@@ -22,7 +22,7 @@ INTERRUPTED = 130
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; gives its exit code."""
-    options = _parser().parse_args(arguments)
+    options = parser().parse_args(arguments)
     console = Console()
     # Clients that try again say so on their own; what becomes of it is in the one message at the end.
     logging.getLogger("urllib3").setLevel(logging.ERROR)
@@ -40,12 +40,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return INTERRUPTED
 
 
-def _parser() -> Parser:
-    parser = Parser(prog="python -m spillway", description="Train where there is room: look, explain, move, run.")
-    commands = parser.add_subparsers(metavar="COMMAND", required=True)
+def parser() -> Parser:
+    """The words of every command."""
+    whole = Parser(prog="python -m spillway", description="Train where there is room: look, explain, move, run.")
+    commands = whole.add_subparsers(metavar="COMMAND", required=True)
     for subject in SUBJECTS:
         subject.register(commands)
-    return parser
+    return whole
 
 
 if __name__ == "__main__":

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import signal
+from datetime import timedelta
 
-from spillway.model import Attempt, AttemptState, Outcome
+from spillway.model import Attempt, AttemptState, CoolDown, Outcome
 from spillway.runs.services import Services
 from spillway.testing.command_line import Spillway, StartSpillway
 from spillway.testing.polling import eventually
@@ -29,11 +30,15 @@ def running_attempt(services: Services) -> Attempt:
     return seen[0]
 
 
-def test_a_job_is_carried_to_its_end_and_shown(spillway: Spillway, services: Services) -> None:
+def test_a_job_waits_for_room_is_carried_to_its_end_and_shown(spillway: Spillway, services: Services) -> None:
+    until = services.clock() + timedelta(seconds=3)
+    for cluster in ("onprem", "cloud"):
+        services.ledger.cool_down(CoolDown(cluster=cluster, pool="gpu", until=until, reason="the test wants it"))
     answer = spillway("runs", "start", "quick", "--poll-seconds", "0.2")
     run = only_run(services)
     assert answer.code == 0, answer.err
     assert answer.out.startswith(f"run {run}\n")
+    assert answer.out.count("waits, nothing fits now\n") == 1
     assert answer.out.endswith(f"run {run} succeeded with attempt 1, last step 6\n")
 
     listed = json.loads(spillway("runs", "list", "--json").out)

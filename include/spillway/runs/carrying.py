@@ -6,6 +6,7 @@ import time
 
 from spillway.errors import TrainingFailed
 from spillway.model import Attempt, JobSpec, Outcome
+from spillway.placement.explain import table
 from spillway.runs.engine import Finished, Waiting, advance, conclude
 from spillway.runs.services import Say, Services
 from spillway.runs.watching import Watch
@@ -17,17 +18,20 @@ def carry(services: Services, run: str, job: JobSpec, say: Say, *, poll_seconds:
     Raises:
         TrainingFailed: the program failed, or a person ended the run.
     """
-    restart = True
+    restart, waiting = True, False
     while True:
         step = advance(services, run, job, say, restart=restart)
-        restart = False
         if isinstance(step, Finished):
             if step.attempt.outcome is not Outcome.SUCCEEDED:
                 raise TrainingFailed(f"run {run} is {step.attempt.outcome}: {step.attempt.reason}")
             return step.attempt
         if isinstance(step, Waiting):
+            if not waiting:
+                say(table(step.decision))
+            waiting = True
             time.sleep(poll_seconds)
             continue
+        restart, waiting = False, False
         _watch(services, step.attempt, say, poll_seconds)
 
 
