@@ -59,6 +59,16 @@ def test_a_scheduler_that_is_killed_is_followed_by_one_that_goes_on(airflow: Air
     one_pod_and_success(airflow, run)
 
 
+def test_an_api_of_a_cluster_that_restarts_is_waited_for(airflow: AirflowSandbox) -> None:
+    run = airflow.train("patient")
+    attempt = airflow.wait_for_commit(run, step=4)
+    process = f"{attempt.candidate.cluster}-kube-api"
+    airflow.wait_restarted(process, airflow.kill(process))
+
+    one_pod_and_success(airflow, run)
+    assert run.tasks()["train"]["try_number"] == 1
+
+
 def test_a_task_that_is_marked_while_the_triggerer_is_down_leaves_a_pod_that_is_swept(airflow: AirflowSandbox) -> None:
     airflow.api.wait_for_dag("sweep_orphans")
     airflow.api.unpause("sweep_orphans")
