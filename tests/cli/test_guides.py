@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import re
 import shlex
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -22,15 +21,14 @@ GUIDES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 COMMAND = re.compile(r"python -m (spillway(?:\.sandbox)?) ([^`\n#]*)")
 
 
-def commands(module: str) -> Iterator[object]:
-    for guide in GUIDES:
-        for found in COMMAND.finditer(guide.read_text()):
-            words = found[2].strip().rstrip(".,;:)")
-            if found[1] == module and words and "..." not in words:
-                yield pytest.param(tuple(shlex.split(words)), id=f"{guide.name}: {words}")
+def commands(module: str) -> list[tuple[str, ...]]:
+    """The words of every command of the module that a guide names, each once."""
+    found = (match for guide in GUIDES for match in COMMAND.finditer(guide.read_text()))
+    lines = {match[2].strip().rstrip(".,;:)") for match in found if match[1] == module}
+    return [tuple(shlex.split(line)) for line in sorted(lines - {""})]
 
 
-@pytest.mark.parametrize("words", commands("spillway"))
+@pytest.mark.parametrize("words", commands("spillway"), ids=" ".join)
 def test_a_command_of_a_guide_exists(words: tuple[str, ...]) -> None:
     if words[-1] in {"checkpoints", "runs", "ledger", "images"}:
         words = (*words, "--help")
@@ -43,7 +41,7 @@ def test_a_command_of_a_guide_exists(words: tuple[str, ...]) -> None:
         assert callable(parser().parse_args(words).command)
 
 
-@pytest.mark.parametrize("words", commands("spillway.sandbox"))
+@pytest.mark.parametrize("words", commands("spillway.sandbox"), ids=" ".join)
 def test_a_command_of_the_sandbox_in_a_guide_exists(words: tuple[str, ...]) -> None:
     with pytest.raises(SystemExit) as ended:
         sandbox_main((*words, "--help"))
