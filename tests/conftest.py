@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 pytest_plugins = [
     "spillway.testing.s3_server",
@@ -13,6 +14,10 @@ pytest_plugins = [
     "spillway.testing.kube_server",
     "spillway.testing.sandbox_server",
 ]
+
+# How long an example takes says something of the machine only.
+settings.register_profile("suite", deadline=None, max_examples=40)
+settings.load_profile("suite")
 
 TESTS = Path(__file__).parent
 SANDBOX_AREAS = {"cli": "sandbox", "runs": "sandbox"}

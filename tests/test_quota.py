@@ -5,7 +5,7 @@ from __future__ import annotations
 from decimal import Decimal
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from spillway.model import QuotaShare, SiteKind
@@ -63,7 +63,6 @@ def test_what_a_department_may_still_take(department: str, used: dict[str, int],
     assert GPUS.available(department, used) == available
 
 
-@settings(deadline=None)
 @given(
     takes=st.lists(st.tuples(st.sampled_from(["production", "research"]), st.integers(1, 6)), max_size=20),
     shares=st.tuples(st.integers(0, 50), st.integers(0, 50)),

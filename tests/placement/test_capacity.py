@@ -8,7 +8,7 @@ from operator import attrgetter
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from spillway.model import NodeState, PodUse, Reservation
@@ -121,7 +121,6 @@ promises = st.lists(
 )
 
 
-@settings(deadline=None)
 @given(nodes=nodes, pods=pods, promises=promises, order=st.randoms(use_true_random=False))
 def test_the_order_of_nodes_pods_and_reservations_does_not_matter(
     nodes: list[NodeState], pods: list[PodUse], promises: list[Reservation], order: random.Random

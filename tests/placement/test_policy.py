@@ -9,7 +9,7 @@ from dataclasses import replace
 from decimal import Decimal
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from spillway import codec
@@ -164,8 +164,6 @@ CLOUD_POOL = cloud_pool(
 )
 CLUSTERS = (onprem_cluster(pools=POOLS), cloud_cluster(pools=(CLOUD_POOL,)))
 
-unhurried = settings(deadline=None, max_examples=60)
-
 gpus = st.integers(min_value=1, max_value=8)
 
 
@@ -251,13 +249,11 @@ def _shuffled_prices(pool: NodePool, order: random.Random) -> NodePool:
     return replace(pool, prices_per_gpu_hour=dict(order.sample(prices, len(prices))))
 
 
-@unhurried
 @given(job=jobs, seen=snapshots(), order=st.randoms(use_true_random=False))
 def test_the_order_of_the_snapshot_does_not_matter(job: JobSpec, seen: Snapshot, order: random.Random) -> None:
     assert place(job, shuffled(seen, order), POLICY) == place(job, seen, POLICY)
 
 
-@unhurried
 @given(job=jobs, seen=snapshots())
 def test_the_decision_is_rebuilt_from_its_stored_inputs(job: JobSpec, seen: Snapshot) -> None:
     decision = place(job, seen, POLICY)
@@ -272,7 +268,6 @@ def test_the_decision_is_rebuilt_from_its_stored_inputs(job: JobSpec, seen: Snap
     assert codec.decode(PlacementDecision, json.loads(json.dumps(codec.encode(decision)))) == decision
 
 
-@unhurried
 @given(job=jobs, seen=snapshots())
 def test_the_chosen_place_has_nodes_for_every_pod(job: JobSpec, seen: Snapshot) -> None:
     chosen = place(job, seen, POLICY).chosen
@@ -291,7 +286,6 @@ def test_the_chosen_place_has_nodes_for_every_pod(job: JobSpec, seen: Snapshot) 
     assert sum(gpus // job.gpus_per_node for gpus in free) >= job.nodes
 
 
-@unhurried
 @given(queue=st.lists(jobs, max_size=12))
 def test_jobs_placed_one_after_the_other_never_exceed_a_node(queue: list[JobSpec]) -> None:
     """Each reservation's pods are put on nodes as the cluster's scheduler would, and every one of them finds a node."""
@@ -309,7 +303,6 @@ def test_jobs_placed_one_after_the_other_never_exceed_a_node(queue: list[JobSpec
     assert all(gpus >= 0 for gpus in free.values())
 
 
-@unhurried
 @given(seen=snapshots(), job=jobs)
 def test_a_reservation_and_its_pod_on_the_node_it_was_counted_on_are_one(seen: Snapshot, job: JobSpec) -> None:
     """Nothing changes for others when the pod of a reservation appears: pending, then on the first node that fits."""
