@@ -7,6 +7,7 @@ import subprocess
 import sys
 import uuid
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -96,8 +97,22 @@ def environment(installation: Installation, jobs: Path) -> dict[str, str]:
 @pytest.fixture
 def full_disk(tmp_path: Path) -> Iterator[Path]:
     """A file system of its own with a few KiB left."""
-    folder = tmp_path / "full"
+    with mounted(tmp_path / "full", "size=64k") as folder:
+        yield folder
+
+
+@pytest.fixture
+def disk_of_few_files(tmp_path: Path) -> Iterator[Path]:
+    """A file system with room enough, which is full after a few files."""
+    with mounted(tmp_path / "few", "size=2g,nr_inodes=22") as folder:
+        yield folder
+
+
+@contextmanager
+def mounted(folder: Path, options: str) -> Iterator[Path]:
     folder.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(folder)], check=True)
-    yield folder
-    subprocess.run(["umount", str(folder)], check=True)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(folder)], check=True)
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", str(folder)], check=True)

@@ -15,6 +15,7 @@ import pytest
 
 from spillway.errors import SandboxError
 from spillway.sandbox import lifecycle
+from spillway.sandbox.__main__ import main
 from spillway.sandbox.settings import SandboxSettings, check_ports, sandbox_settings
 from spillway.sandbox.supervisor import marked_processes, read_status, supervisor_pid
 from spillway.testing.command_line import interruptible
@@ -103,6 +104,46 @@ def test_a_full_disk_is_named_and_nothing_is_started(start: Start, full_disk: Pa
     assert code == 1
     assert err.startswith(f"spillway: {full_disk} has 0 MiB free, the sandbox needs 1024 MiB; free some space")
     assert list(full_disk.iterdir()) == []
+
+
+def test_a_disk_that_fills_up_meanwhile_is_named_and_nothing_is_left_running(
+    start: Start, disk_of_few_files: Path
+) -> None:
+    settings = sandbox_settings(disk_of_few_files / "sandbox", 18000)
+    code, _, err = ended(start(settings, "up", "--without-airflow"))
+    assert code == 1
+    assert err.startswith("spillway: ") and err.endswith(": the disk is full; free some space and run it again\n")
+    assert "Traceback" not in err
+    assert processes(settings) == []
+
+
+@pytest.mark.parametrize(
+    ("words", "port", "message"),
+    [
+        pytest.param(
+            ("status",), "many", "SPILLWAY_SANDBOX_PORT: expected a port from 1024 to 65000, got 'many'", id="port"
+        ),
+        pytest.param(
+            ("drill", "node-loss", "onprem-9"), "18000", "unknown node 'onprem-9'; known: cloud-1,", id="node"
+        ),
+        pytest.param(("drill", "site-outage", "clowd"), "18000", "Did you mean 'cloud'?", id="site"),
+        pytest.param(
+            ("drill", "node-loss", "cloud-1"), "18000", "no sandbox is running here; start it first", id="down"
+        ),
+    ],
+)
+def test_words_that_lead_nowhere_are_one_message(
+    words: tuple[str, ...],
+    port: str,
+    message: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("SPILLWAY_SANDBOX_PORT", port)
+    assert main(("--state", str(tmp_path / "none"), *words)) == 1
+    assert message in capsys.readouterr().err
+    assert not (tmp_path / "none").exists()
 
 
 def test_a_second_up_changes_nothing(sandbox: SandboxSettings, start: Start) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -26,6 +27,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return int(options.command(settings, options) or 0)
     except SpillwayError as problem:
         print(f"spillway: {problem}", file=sys.stderr)
+        return 1
+    except OSError as problem:
+        if problem.errno not in {errno.ENOSPC, errno.EDQUOT}:
+            raise
+        where = problem.filename or "its state directory"
+        print(f"spillway: {where}: the disk is full; free some space and run it again", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print("spillway: interrupted; nothing is left running and nothing is lost, run it again", file=sys.stderr)
