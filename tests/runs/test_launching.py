@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -20,25 +23,20 @@ from spillway.runs.launching import ensure_pod
 from spillway.runs.settling import Ended, settle
 from spillway.stores.base import read_all
 from spillway.testing.carried_run import Carried
+from spillway.testing.checkpoints import commit_step
 from spillway.testing.polling import eventually
+from spillway.testing.sandbox_server import Installation
 
 MakeJob = Callable[..., JobSpec]
 Carry = Callable[[JobSpec], Carried]
+ENDLESS: dict[str, Any] = {"steps": 100_000, "every": 50_000, "pace": 0.1}
 LOST = Ended(kind=VerdictKind.LOST_NODE, reason="node lost")
 
 
 def commit(store: CheckpointStore, step: int, attempt: int) -> CheckpointManifest:
     """A committed step, as a trainer leaves it."""
     store.fence(attempt)
-    return store.commit(
-        step=step,
-        attempt=attempt,
-        world_size=1,
-        parts={"weights.npy": f"weights of {step}".encode()},
-        data_cursor={},
-        metrics={},
-        now=datetime.now(UTC),
-    )
+    return commit_step(store, step, attempt=attempt)
 
 
 def lost_with_commits(run: Carried, *steps: int) -> list[CheckpointManifest]:
@@ -58,12 +56,25 @@ def damage(run: Carried, site: str, manifest: CheckpointManifest) -> None:
 
 
 def test_the_same_attempt_launched_twice_has_one_pod(open_run: Carry, make_job: MakeJob) -> None:
-    run = open_run(make_job(steps=100, every=50, pace=0.1))
+    run = open_run(make_job(**ENDLESS))
     first = run.advance()
     assert isinstance(first, Watching)
     assert run.advance() == first
     client = run.services.site("onprem").client
     assert [(pod.name, pod.uid) for pod in client.owned()] == [(first.attempt.label, first.attempt.pod_uid)]
+
+
+def test_two_owners_at_once_launch_one_pod_and_agree_on_it(
+    installation: Installation, open_run: Carry, make_job: MakeJob
+) -> None:
+    run = open_run(make_job(**ENDLESS))
+    owners = [replace(run, services=installation.services()) for _ in range(2)]
+    with ThreadPoolExecutor(len(owners)) as pool:
+        first, second = pool.map(Carried.advance, owners)
+    assert isinstance(first, Watching) and isinstance(second, Watching)
+    assert (first.attempt.label, first.attempt.pod_uid) == (second.attempt.label, second.attempt.pod_uid)
+    assert installation.pods_ever(run.run) == (("onprem", first.attempt.label),)
+    assert len(run.attempts) == 1
 
 
 def test_a_launch_that_is_repeated_late_keeps_the_resume_step_on_record(open_run: Carry, make_job: MakeJob) -> None:
@@ -133,7 +144,7 @@ def test_a_checkpoint_of_another_run_is_refused(open_run: Carry, make_job: MakeJ
 
 
 def test_a_pod_that_is_created_for_a_cancelled_attempt_is_stopped_again(open_run: Carry, make_job: MakeJob) -> None:
-    run = open_run(make_job(steps=100, every=50, pace=0.1))
+    run = open_run(make_job(**ENDLESS))
     ledger = run.services.ledger
     digest = run.services.site("onprem").registry.resolve("train", "numpy2.4.6-py3.11")
     staged = ledger.advance(run.place(), AttemptState.STAGED, image_digest=digest)
