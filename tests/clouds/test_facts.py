@@ -69,8 +69,6 @@ def test_a_node_is_read_into_the_pool_with_the_most_specific_selector() -> None:
         ready=True,
         schedulable=True,
         allocatable_gpus=8,
-        gpu_model="A100-80GB",
-        labels={"pool": "a100", "nvidia.com/gpu.product": "A100-80GB"},
     )
     assert node_state(node(), POOLS[2:]).pool is None
 
@@ -93,7 +91,7 @@ def test_a_node_is_schedulable_when_a_training_pod_could_be_put_there(spec: dict
 
 def test_a_node_that_says_nothing_is_neither_ready_nor_has_it_gpus() -> None:
     silent = node_state({"metadata": {"name": "n2"}}, POOLS)
-    assert (silent.ready, silent.allocatable_gpus, silent.gpu_model) == (False, 0, None)
+    assert (silent.ready, silent.allocatable_gpus) == (False, 0)
 
 
 def test_a_node_that_leaves_is_told_from_one_that_is_well() -> None:

@@ -78,7 +78,6 @@ def test_describe_gives_the_nodes_and_every_pod_that_takes_gpus(
             ready=True,
             schedulable=True,
             allocatable_gpus=4,
-            labels={"owner": cluster.namespace},
         )
     ]
     ours = {cluster.namespace, other.namespace}

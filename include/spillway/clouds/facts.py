@@ -14,7 +14,6 @@ Json = Mapping[str, Any]
 
 TRAINER_CONTAINER = "trainer"
 GPU_RESOURCE = "nvidia.com/gpu"
-GPU_MODEL_LABEL = "nvidia.com/gpu.product"
 TOLERATED_TAINTS = (GPU_RESOURCE, "cloud.google.com/gke-spot", "kubernetes.azure.com/scalesetpriority")
 """Taints that keep other pods off GPU and spot nodes; a training pod tolerates them and selects its pool by label."""
 _LEAVING_TAINTS = frozenset({
@@ -62,8 +61,6 @@ def node_state(node: Json, pools: Sequence[NodePool]) -> NodeState:
         ready=_condition(status, "Ready").get("status") == "True",
         schedulable=not spec.get("unschedulable") and not blocking,
         allocatable_gpus=int((status.get("allocatable") or {}).get(GPU_RESOURCE, 0)),
-        gpu_model=labels.get(GPU_MODEL_LABEL),
-        labels=dict(labels),
     )
 
 

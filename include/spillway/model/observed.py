@@ -30,8 +30,6 @@ class NodeState:
     ready: bool
     schedulable: bool
     allocatable_gpus: int
-    gpu_model: str | None = None
-    labels: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
