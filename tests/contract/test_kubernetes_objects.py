@@ -289,11 +289,3 @@ class TestWatches:
         events = [json.loads(line) for line in answer.data.splitlines()]
         assert events[-1]["type"] == "BOOKMARK"
         assert events[-1]["object"]["metadata"]["resourceVersion"].isdigit()
-
-    def test_a_version_that_is_too_old_is_told_to_be_gone(self, space: Space) -> None:
-        answer = space.core.list_namespaced_config_map(
-            space.name, watch=True, resource_version="1", timeout_seconds=2, _preload_content=False
-        )
-
-        first = json.loads(answer.data.splitlines()[0])
-        assert (first["type"], first["object"]["code"], first["object"]["reason"]) == ("ERROR", 410, "Expired")

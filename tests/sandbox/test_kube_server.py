@@ -69,6 +69,15 @@ def test_a_watcher_misses_nothing_over_a_kill_of_the_server(cluster: KubeCluster
     ]
 
 
+def test_a_watcher_of_a_version_that_is_too_old_is_told_to_list_again(core: client.CoreV1Api) -> None:
+    answer = core.list_namespaced_config_map(
+        "default", watch=True, resource_version="1", timeout_seconds=5, _preload_content=False
+    )
+
+    (event,) = [json.loads(line) for line in answer.data.splitlines()]
+    assert (event["type"], event["object"]["code"], event["object"]["reason"]) == ("ERROR", 410, "Expired")
+
+
 def test_a_pod_without_any_node_waits(core: client.CoreV1Api) -> None:
     container = {"name": "c", "image": "r:5000/i:1"}
     core.create_namespaced_pod("default", {"metadata": {"name": "p"}, "spec": {"containers": [container]}})

@@ -105,7 +105,7 @@ def test_every_component_reaches_the_api_by_a_kubeconfig_of_its_own(plane: Contr
 
 
 def test_a_second_start_keeps_the_key_of_the_service_accounts(plane: ControlPlane, tmp_path: Path) -> None:
-    key = Path(_flags(plane, "kube-apiserver")["service-account-key-file"])
+    key = Path(_flags(plane, "kube-apiserver")["service-account-signing-key-file"])
     before = key.read_bytes()
 
     control_plane(Path("/programs"), tmp_path, PORTS)

@@ -48,7 +48,7 @@ def control_plane(programs: Path, state: Path, ports: Ports) -> ControlPlane:
     pki = state / "pki"
     certificates = issue(pki)
     pairs = _client_certificates(pki)
-    service_accounts = _service_account_key(pki)
+    service_accounts = _service_account_pair(pki)
     files = {name: _kubeconfig(state, name, ports, certificates, pair) for name, pair in pairs.items()}
     plane = partial(_process, programs, state)
     processes = (
@@ -64,7 +64,7 @@ def control_plane(programs: Path, state: Path, ports: Ports) -> ControlPlane:
             "kube-controller-manager",
             {
                 **_component_flags(ports.controller_manager, files["system:kube-controller-manager"]),
-                "service-account-private-key-file": service_accounts,
+                "service-account-private-key-file": service_accounts.key,
                 "root-ca-file": certificates.ca_file,
                 "use-service-account-credentials": "true",
                 "node-monitor-grace-period": "20s",
@@ -117,7 +117,7 @@ def _etcd_flags(state: Path, ports: Ports, certificates: Certificates) -> dict[s
 
 
 def _api_server_flags(
-    ports: Ports, certificates: Certificates, front_proxy: KeyPair, service_accounts: Path
+    ports: Ports, certificates: Certificates, front_proxy: KeyPair, service_accounts: KeyPair
 ) -> dict[str, Any]:
     server, client, ca = certificates.server, certificates.client, certificates.ca_file
     return {
@@ -134,8 +134,8 @@ def _api_server_flags(
         "anonymous-auth": "false",
         "authorization-mode": "Node,RBAC",
         "service-account-issuer": "https://kubernetes.default.svc",
-        "service-account-key-file": service_accounts,
-        "service-account-signing-key-file": service_accounts,
+        "service-account-key-file": service_accounts.certificate,
+        "service-account-signing-key-file": service_accounts.key,
         "service-cluster-ip-range": "10.96.0.0/24",
         "endpoint-reconciler-type": "none",
         "kubelet-client-certificate": client.certificate,
@@ -168,10 +168,11 @@ def _client_certificates(pki: Path) -> dict[str, KeyPair]:
     return {name: authority.sign(pki, name, organization=group) for name, group in _CLIENTS.items()}
 
 
-def _service_account_key(pki: Path) -> Path:
-    """The key that signs service account tokens; kept, since a new one would make every token of old invalid."""
-    key = pki / "service-accounts.key"
-    return key if key.exists() else open_authority(pki).sign(pki, "service-accounts").key
+def _service_account_pair(pki: Path) -> KeyPair:
+    """What signs service account tokens; kept, since a new one would make every token of old invalid."""
+    kept = KeyPair(certificate=pki / "service-accounts.crt", key=pki / "service-accounts.key")
+    both = kept.certificate.exists() and kept.key.exists()
+    return kept if both else open_authority(pki).sign(pki, "service-accounts")
 
 
 def _kubeconfig(state: Path, name: str, ports: Ports, certificates: Certificates, pair: KeyPair) -> Path:
