@@ -298,6 +298,22 @@ def test_two_syncs_of_one_dataset_side_by_side_both_succeed(ends) -> None:
     assert verified_datasets(ends.cloud.store) == {"digits"}
 
 
+def test_a_sync_that_another_one_overtook_with_newer_versions_starts_over(ends) -> None:
+    ends.fill(CONTENTS)
+    other = type(ends)(ends.home.store, ends.cloud.store)
+
+    def meanwhile(method: str, key: str) -> None:
+        if (method, key) == ("put", manifest_key("digits")):
+            ends.cloud.before = lambda method, key: None
+            ends.fill({"a": b"ONE"})
+            assert other.sync().ok
+
+    ends.cloud.before = meanwhile
+    assert ends.sync().ok
+    assert ends.at_cloud() == CONTENTS | {"a": b"ONE"}
+    assert verified_datasets(ends.cloud.store) == {"digits"}
+
+
 def test_a_spillway_record_at_the_source_is_no_part_of_a_dataset(ends) -> None:
     ends.home.store.put("x", b"1", size_bytes=1)
     ends.home.store.put(".spillway/sync/other.json", b"{}", size_bytes=2)

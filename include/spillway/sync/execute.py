@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
-from spillway.errors import Missing, ResidencyRefused
+from spillway.errors import Missing, PreconditionFailed, ResidencyRefused
 from spillway.model import ObjectInfo, Tier
 from spillway.stores.base import ObjectStore
 from spillway.sync.compare import Comparison, SyncedObject, SyncManifest, compare_content
@@ -56,16 +56,15 @@ def sync_dataset(
         Missing: the source has no object under the prefix.
         DeletesRefused, IncompleteListing: before anything is changed.
         Unreachable, AccessDenied, StoreFull: a store went away, lets nothing in or is full; what was copied is kept.
-        PreconditionFailed: another sync of the same dataset recorded another state meanwhile.
+        PreconditionFailed: other syncs of the same dataset recorded other states meanwhile, twice.
     """
     refuse_foreign_tier(dataset, tier=tier, home=home, site=site)
-    there = _listing(source, prefix)
-    if not there and not delete:
-        fix = "check the dataset's prefix, and that its source is mounted"
-        raise Missing("dataset", dataset, f"{source.name}/{prefix}", fix=fix)
-    run = _Run(source, destination, dataset, prefix)
-    plan = run.plan(there, _listing(destination, prefix), delete=delete, delete_share_max=delete_share_max)
-    fates = {planned.key: _as_planned(planned) for planned in plan.objects} if dry_run else run.apply(plan)
+    try:
+        fates = _Run(source, destination, dataset, prefix).sync(delete, delete_share_max, dry_run=dry_run)
+    except PreconditionFailed as problem:
+        # Another sync found other versions at the source; only what lies there now tells what is right.
+        log.info("dataset %s is synced once more: %s", dataset, problem)
+        fates = _Run(source, destination, dataset, prefix).sync(delete, delete_share_max, dry_run=dry_run)
     report = SyncReport(
         dataset=dataset,
         source=source.name,
@@ -113,7 +112,17 @@ class _Run:
         same = recorded is not None and (recorded.source, recorded.prefix) == (source.name, prefix)
         self._previous = recorded if same else None
 
-    def plan(
+    def sync(self, delete: bool, delete_share_max: float, *, dry_run: bool) -> dict[str, ObjectOutcome]:
+        """What became of each object, or of a dry run would become, by key."""
+        there = _listing(self._source, self._prefix)
+        if not there and not delete:
+            fix = "check the dataset's prefix, and that its source is mounted"
+            raise Missing("dataset", self._dataset, f"{self._source.name}/{self._prefix}", fix=fix)
+        here = _listing(self._destination, self._prefix)
+        plan = self._plan(there, here, delete=delete, delete_share_max=delete_share_max)
+        return {planned.key: _as_planned(planned) for planned in plan.objects} if dry_run else self._apply(plan)
+
+    def _plan(
         self,
         there: dict[str, ObjectInfo],
         here: dict[str, ObjectInfo],
@@ -147,7 +156,7 @@ class _Run:
             there = self._source.head(there.key) or there
         return there, here
 
-    def apply(self, plan: SyncPlan) -> dict[str, ObjectOutcome]:
+    def _apply(self, plan: SyncPlan) -> dict[str, ObjectOutcome]:
         """Copy, then delete, then record; what became of each object, by key."""
         outcomes = {planned.key: _as_planned(planned) for planned in plan.objects if planned.action is not Action.COPY}
         if not plan.changes_nothing:
