@@ -16,6 +16,7 @@ from spillway.losses import VerdictKind
 from spillway.model import Attempt, AttemptState, JobSpec, Outcome, PodPhase
 from spillway.runs.cancelling import Swept, cancel, sweep
 from spillway.runs.engine import Watching
+from spillway.runs.predecessors import await_predecessors
 from spillway.runs.services import Services
 from spillway.runs.settling import Ended, settle
 from spillway.testing.carried_run import Carried
@@ -24,6 +25,8 @@ from spillway.testing.sandbox_server import Installation
 
 MakeJob = Callable[..., JobSpec]
 Carry = Callable[[JobSpec], Carried]
+
+ENDLESS: dict[str, Any] = {"steps": 100_000, "every": 50_000, "pace": 0.1}
 
 
 def nobody(origin: Mapping[str, Any]) -> bool:
@@ -60,7 +63,7 @@ def put_stranger(services: Services, like: Attempt) -> str:
 
 
 def test_a_cancelled_run_keeps_its_last_checkpoint_and_holds_nothing(start_run: Carry, make_job: MakeJob) -> None:
-    run = start_run(make_job(steps=500, every=250, pace=0.1, grace=timedelta(seconds=20)))
+    run = start_run(make_job(**ENDLESS, grace=timedelta(seconds=20)))
     first = run.running(1)
     settled = cancel(run.services, run.run, "nobody needs it", run.said.append)
     assert settled is not None
@@ -77,7 +80,7 @@ def test_a_cancelled_run_keeps_its_last_checkpoint_and_holds_nothing(start_run: 
 def test_a_run_started_again_waits_for_its_old_pod_and_resumes_from_what_that_flushed(
     open_run: Carry, make_job: MakeJob
 ) -> None:
-    run = open_run(make_job(steps=500, every=250, pace=0.1, grace=timedelta(seconds=20)))
+    run = open_run(make_job(**ENDLESS, grace=timedelta(seconds=20)))
     first = launched(run)
     settle(run.services, first, Ended(kind=VerdictKind.DELETED_BY_PERSON, reason="cleared"))
     step = run.advance(restart=True)
@@ -97,19 +100,22 @@ def test_a_run_started_again_waits_for_its_old_pod_and_resumes_from_what_that_fl
 def test_a_run_is_not_launched_beside_an_old_pod_that_does_not_end(
     installation: Installation, open_run: Carry, make_job: MakeJob
 ) -> None:
-    run = open_run(make_job(steps=500, every=250, pace=0.1, grace=timedelta(seconds=1)))
+    run = open_run(make_job(**ENDLESS, grace=timedelta(seconds=1)))
     first = launched(run)
-    with installation.frozen(f"{run.services.site('onprem').client.state(first.label).node}-agent"):
-        settle(run.services, first, Ended(kind=VerdictKind.DELETED_BY_PERSON, reason="cleared"))
-        with pytest.raises(LaunchRefused, match=f"pod '{first.label}' of an earlier attempt still runs"):
-            run.advance(restart=True)
-    assert [attempt.outcome for attempt in run.attempts] == [Outcome.CANCELLED, Outcome.FAILED]
+    node = run.services.site("onprem").client.state(first.label).node
+    settle(run.services, first, Ended(kind=VerdictKind.DELETED_BY_PERSON, reason="cleared"))
+    second = run.place()
+    with (
+        installation.frozen(f"{node}-agent"),
+        pytest.raises(LaunchRefused, match=f"pod '{first.label}' of an earlier attempt still runs on node {node}"),
+    ):
+        await_predecessors(run.services, second, run.said.append)
 
 
 def test_a_run_whose_cluster_is_down_is_cancelled_and_its_pod_is_swept_later(
     installation: Installation, open_run: Carry, make_job: MakeJob
 ) -> None:
-    run = open_run(make_job(steps=500, every=250, pace=0.1, grace=timedelta(seconds=2)))
+    run = open_run(make_job(**ENDLESS, grace=timedelta(seconds=2)))
     first = launched(run)
     with installation.taken("onprem-kube-api"):
         settled = cancel(run.services, run.run, "cancelled in the dark", run.said.append)
@@ -120,7 +126,7 @@ def test_a_run_whose_cluster_is_down_is_cancelled_and_its_pod_is_swept_later(
 
 
 def test_the_sweeper_stops_exactly_the_pods_that_nobody_owns(open_run: Carry, make_job: MakeJob) -> None:
-    job = make_job(steps=500, every=250, pace=0.1, grace=timedelta(seconds=20))
+    job = make_job(**ENDLESS, grace=timedelta(seconds=20))
     runs = {name: open_run(job) for name in ("settled", "owned", "lapsed")}
     services = runs["owned"].services
     attempts = {name: launched(run) for name, run in runs.items()}

@@ -36,7 +36,7 @@ def test_a_program_that_takes_too_much_memory_is_at_fault_itself(start_run: Carr
 
 
 def test_a_pod_that_a_person_deletes_ends_the_run_as_cancelled(start_run: Carry, make_job: MakeJob) -> None:
-    run = start_run(make_job(steps=200, every=100, pace=0.2))
+    run = start_run(make_job(steps=100_000, every=50_000, pace=0.1))
     first = run.running(1)
     run.services.site("onprem").client.stop(first.label, grace=timedelta(seconds=2))
     with pytest.raises(TrainingFailed, match=r"is cancelled: .* somebody deleted it"):

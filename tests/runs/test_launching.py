@@ -21,6 +21,7 @@ from spillway.model import AttemptState, CheckpointManifest, JobSpec, Outcome
 from spillway.runs.engine import Watching
 from spillway.runs.launching import ensure_pod
 from spillway.runs.settling import Ended, settle
+from spillway.runs.watching import Watch
 from spillway.stores.base import read_all
 from spillway.testing.carried_run import Carried
 from spillway.testing.checkpoints import commit_step
@@ -91,6 +92,21 @@ def test_a_launch_that_is_repeated_late_keeps_the_resume_step_on_record(open_run
     step = run.advance()
     assert isinstance(step, Watching)
     assert step.attempt.resumed_from_step == 4
+
+
+def test_an_attempt_that_has_trained_never_gets_a_second_pod(
+    installation: Installation, open_run: Carry, make_job: MakeJob
+) -> None:
+    run = open_run(make_job())
+    digest = run.services.site("onprem").registry.resolve("train", "numpy2.4.6-py3.11")
+    staged = run.services.ledger.advance(run.place(), AttemptState.STAGED, image_digest=digest)
+    launched = run.services.ledger.advance(staged, AttemptState.LAUNCHED)
+    trained = Progress(first_step=1, step=1, total_steps=6, loss=None, at="")
+    write_progress(run.services.site("onprem").checkpoints, run.run, 1, trained)
+    assert run.advance() == Watching(attempt=launched)
+    assert installation.pods_ever(run.run) == ()
+    look = Watch(services=run.services, attempt=launched).poll()
+    assert look.ended is not None and look.ended.kind is VerdictKind.PREEMPTED
 
 
 def test_a_corrupt_newest_checkpoint_is_passed_over_for_the_one_before(open_run: Carry, make_job: MakeJob) -> None:

@@ -61,7 +61,7 @@ def test_a_reservation_whose_owner_died_is_freed_once_its_cluster_is_seen_withou
 
 
 def test_a_pod_that_runs_keeps_its_reservation_whoever_died(open_run: Carry, make_job: MakeJob) -> None:
-    run, other = open_run(make_job(steps=300, every=100, pace=0.1)), open_run(make_job())
+    run, other = open_run(make_job(steps=100_000, every=50_000, pace=0.1)), open_run(make_job())
     run.advance()
     admit(an_hour_later(run.services), other.run, other.job)
     assert run.attempts[0].state is AttemptState.LAUNCHED
@@ -98,7 +98,7 @@ def test_a_core_job_waits_for_its_site_and_nothing_of_it_is_stored_elsewhere(
 ) -> None:
     services = installation.services()
     core = replace(services.configuration.datasets["digits"], tier=Tier.CORE)
-    run = start_run(make_job(steps=20, every=2, pace=0.2, tier=Tier.CORE))
+    run = start_run(make_job(steps=100_000, every=2, pace=0.2, tier=Tier.CORE))
     first = run.running(1, committed=1)
     with installation.taken(f"{first.node}-agent", "onprem-kube-api"):
         eventually(lambda: run.attempts[0].outcome is Outcome.PREEMPTED, seconds=120)

@@ -16,7 +16,7 @@ from spillway.model import Attempt, AttemptState, JobSpec, Outcome, PlacementDec
 from spillway.placement.explain import table
 from spillway.runs.admission import admit
 from spillway.runs.holding import holding
-from spillway.runs.launching import ensure_pod, launch
+from spillway.runs.launching import ensure_pod, has_trained, launch
 from spillway.runs.services import Say, Services
 from spillway.runs.settling import Ended, settle
 from spillway.runs.staging import stage
@@ -111,7 +111,7 @@ def _launched(services: Services, attempt: Attempt, say: Say) -> Attempt:
         attempt = stage(services, attempt, say)
     if attempt.state is AttemptState.STAGED:
         return launch(services, attempt, say)
-    if attempt.state is AttemptState.LAUNCHED and attempt.pod_uid is None:
+    if attempt.state is AttemptState.LAUNCHED and attempt.pod_uid is None and not has_trained(services, attempt):
         return ensure_pod(services, attempt, say)
     return attempt
 

@@ -116,6 +116,12 @@ def ensure_pod(services: Services, attempt: Attempt, say: Say) -> Attempt:
     return amended
 
 
+def has_trained(services: Services, attempt: Attempt) -> bool:
+    """Whether a pod of the attempt has done a step. If that one is gone no other may be created in its name."""
+    store = services.site(attempt.candidate.cluster).checkpoints
+    return read_progress(store, attempt.run, attempt.number) is not None
+
+
 def _recorded_resume(store: CheckpointStore, attempt: Attempt) -> ResumePoint:
     """The resume point at the recorded step, also when newer ones were committed since."""
     if attempt.resumed_from_step is None:

@@ -102,12 +102,16 @@ class Carried:
 
     def running(self, number: int, *, committed: int = 0) -> Attempt:
         """That attempt, once its pod runs, has done its first step and has committed at least so many steps."""
-        attempt = eventually(lambda: self._running(number), seconds=PATIENCE_SECONDS)
+        attempt = eventually(lambda: self._running(number), seconds=PATIENCE_SECONDS, pause=POLL_SECONDS)
         assert attempt is not None
         site = attempt.candidate.cluster
         store = self.services.site(site).checkpoints
-        eventually(lambda: read_progress(store, self.run, number), seconds=PATIENCE_SECONDS)
-        eventually(lambda: len(self._committed_by(number, site)) >= committed, seconds=PATIENCE_SECONDS)
+        eventually(lambda: read_progress(store, self.run, number), seconds=PATIENCE_SECONDS, pause=POLL_SECONDS)
+        eventually(
+            lambda: len(self._committed_by(number, site)) >= committed,
+            seconds=PATIENCE_SECONDS,
+            pause=POLL_SECONDS,
+        )
         return attempt
 
     def _running(self, number: int) -> Attempt | None:

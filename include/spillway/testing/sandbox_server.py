@@ -75,7 +75,7 @@ class Installation:
             os.kill(pid, signal.SIGCONT)
 
     def pods_ever(self, run: str) -> tuple[tuple[str, str], ...]:
-        """(site, name) of every pod that the run ever had, as its schedulers' events tell; twice where there were two."""
+        """(site, name) of every pod that the run ever had, by the schedulers' events; twice where there were two."""
         seen = set()
         for site in self.sandbox.sites:
             for event in self._events(site.name):
@@ -117,10 +117,17 @@ def sandbox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SandboxSetting
         lifecycle.down(settings, said.append)
 
 
+@pytest.fixture(scope="session")
+def sandbox_services(sandbox: SandboxSettings) -> Services:
+    """The sandbox's own services, for looking at it between tests."""
+    return local_services(sandbox.config, sandbox.connections)
+
+
 @pytest.fixture
-def installation(sandbox: SandboxSettings, tmp_path: Path) -> Installation:
+def installation(sandbox: SandboxSettings, sandbox_services: Services, tmp_path: Path) -> Installation:
     """The whole sandbox, without pods, and an empty ledger."""
     drills.recover(sandbox)
+    _make_whole(sandbox, sandbox_services)
     config = tmp_path / "config"
     shutil.copytree(sandbox.config, config)
     policy = yaml.safe_load((config / "policy.yaml").read_text())
@@ -130,9 +137,7 @@ def installation(sandbox: SandboxSettings, tmp_path: Path) -> Installation:
     connections = json.loads(sandbox.connections.read_text())
     connections[LEDGER_CONNECTION]["extra"] = json.dumps({"url": ledger_url})
     (tmp_path / "connections.json").write_text(json.dumps(connections))
-    made = Installation(sandbox=sandbox, config=config, connections=tmp_path / "connections.json")
-    _make_whole(made)
-    return made
+    return Installation(sandbox=sandbox, config=config, connections=tmp_path / "connections.json")
 
 
 @pytest.fixture
@@ -153,14 +158,13 @@ def _free_settings(state: Path) -> SandboxSettings:
     raise AssertionError(f"no 300 free ports from any of {first_ports}")
 
 
-def _make_whole(installation: Installation) -> None:
+def _make_whole(sandbox: SandboxSettings, services: Services) -> None:
     """Return when every process and node is back and no pod of an earlier test is left."""
-    services = installation.services()
-    for site in installation.sandbox.sites:
+    for site in sandbox.sites:
         wanted = {node.name for node in site.nodes}
-        eventually(partial(_usable_nodes, services, site.name), wanted.issubset, seconds=PATIENCE_SECONDS)
-        eventually(partial(_without_pods, services, site.name), seconds=PATIENCE_SECONDS)
-        eventually(partial(_answers, services, site.name), seconds=PATIENCE_SECONDS)
+        eventually(partial(_usable_nodes, services, site.name), wanted.issubset, seconds=PATIENCE_SECONDS, pause=0.2)
+        eventually(partial(_without_pods, services, site.name), seconds=PATIENCE_SECONDS, pause=0.2)
+        eventually(partial(_answers, services, site.name), seconds=PATIENCE_SECONDS, pause=0.2)
 
 
 def _usable_nodes(services: Services, site: str) -> set[str]:
@@ -174,9 +178,12 @@ def _usable_nodes(services: Services, site: str) -> set[str]:
 def _without_pods(services: Services, site: str) -> bool:
     """Whether none is left; those that are there are asked to go."""
     client = services.site(site).client
-    left = client.owned()
-    for pod in left:
-        client.stop(pod.name, grace=timedelta(seconds=1))
+    try:
+        left = client.owned()
+        for pod in left:
+            client.stop(pod.name, grace=timedelta(seconds=1))
+    except SpillwayError:
+        return False
     return not left
 
 
