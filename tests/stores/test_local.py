@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import resource
 from pathlib import Path
 
@@ -56,6 +57,14 @@ def test_a_key_that_is_no_path_below_the_root_is_refused_by_name(store: ObjectSt
         read_all(store, key)
     assert store.delete([key]) == {key: refusal.value.problem}
     assert (root.parent / "outside").read_text() == "secret"
+
+
+def test_a_file_whose_name_is_not_utf_8_is_refused_by_name_and_never_left_out(store: ObjectStore, root: Path) -> None:
+    (root / os.fsdecode(b"caf\xe9")).write_text("x")
+    with pytest.raises(KeyRefused, match=r"cannot hold the key 'caf\\udce9': it is not UTF-8.*rename the object"):
+        list(store.list())
+    with pytest.raises(KeyRefused, match="it is not UTF-8"):
+        store.put("\udce9", b"x", size_bytes=1)
 
 
 def test_a_link_is_not_followed_out_of_the_root(store: ObjectStore, root: Path, tmp_path: Path) -> None:

@@ -60,7 +60,10 @@ class LocalStore:
                 if (path / name).is_symlink():
                     self._refuse_link((path / name).relative_to(self._root).as_posix())
             for name in files:
-                yield (path / name).relative_to(self._root).as_posix()
+                key = (path / name).relative_to(self._root).as_posix()
+                if problem := _problem(key):
+                    raise KeyRefused(self.name, key, problem)
+                yield key
 
     def head(self, key: str) -> ObjectInfo | None:
         self._check_root()
@@ -277,6 +280,10 @@ def _problem(key: str) -> str | None:
     names = key.split("/")
     if any(name in ("", ".", "..") for name in names):
         return "an empty, '.' or '..' segment is not a file name"
+    try:
+        key.encode()
+    except UnicodeEncodeError:
+        return "it is not UTF-8, so other stores cannot name it"
     if "\0" in key or any(len(name.encode()) > _NAME_MAX_BYTES for name in names):
         return f"a file name holds at most {_NAME_MAX_BYTES} bytes and no NUL"
     if names[0] == _OWN_FOLDER:
