@@ -77,8 +77,9 @@ def layer(module: str) -> int | None:
     return None if outside(module) or not named else max(named, key=lambda pair: len(pair[0]))[1]
 
 
-def test_every_module_has_a_layer() -> None:
+def test_every_module_has_a_layer_and_every_layer_its_modules() -> None:
     assert not [module for module in MODULES if layer(module) is None and not outside(module)]
+    assert not {name for names in LAYERS for name in names} - set(MODULES) - {"__version__"}
 
 
 @pytest.mark.parametrize("module", MODULES)
