@@ -21,13 +21,13 @@ class NodeProxy:
         self._session: aiohttp.ClientSession | None = None
 
     async def logs(self, request: web.Request, pod: Object, query: Mapping[str, str]) -> web.StreamResponse:
-        """The container's log as the agent streams it. Raises ApiError where it is not there or can't be had."""
+        """The container's log as the agent streams it, empty before the pod has a node; raises ApiError."""
         containers = [c["name"] for c in pod["spec"]["containers"] + (pod["spec"].get("initContainers") or [])]
         container = query.get("container") or containers[0]
         if container not in containers:
             raise bad_request(f"container {container} is not valid for pod {name_of(pod)}")
         if not pod["spec"].get("nodeName"):
-            raise bad_request(f'container "{container}" in pod "{name_of(pod)}" is waiting to start: not scheduled')
+            return web.Response(text="")
         url = f"{self._address(pod)}/containerLogs/{namespace_of(pod)}/{name_of(pod)}/{container}"
         parameters = {key: value for key, value in query.items() if key != "container"}
         if self._session is None:
