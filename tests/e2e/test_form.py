@@ -58,14 +58,14 @@ def test_a_person_logs_in_fills_the_form_and_sees_the_run(airflow: AirflowSandbo
     page.locator("input[name=password]").fill(credentials(airflow.settings)["airflow_admin_password"])
     page.get_by_role("button", name="Sign in").click()
 
-    page.get_by_role("button", name="Trigger", exact=True).click()
+    page.get_by_role("button", name="Trigger").first.click()
     job = page.locator("#element_job")
     expect(job).to_have_value("digits")
     expect(page.get_by_text("Name of a job file in include/jobs, with or without .yaml.")).to_be_visible()
     job.fill("digits.yaml")
     PICTURES.mkdir(parents=True, exist_ok=True)
     page.screenshot(path=PICTURES / "train-form.png")
-    page.get_by_role("dialog").get_by_role("button", name="Trigger", exact=True).click()
+    page.get_by_role("dialog").get_by_role("button", name="Trigger").last.click()
 
     (run,) = wait_for(lambda: [run for run in airflow.runs("train") if run.run_id not in before])
     assert run.facts()["conf"]["job"] == "digits.yaml"
