@@ -89,6 +89,7 @@ def test_a_server_gets_all_of_its_ports_and_nothing_of_our_environment(spec: Pro
 def test_the_secret_keys_are_readable_by_their_owner_only(spec: ProcessSpec) -> None:
     file = spec.working_directory / "s3.json"
     assert ADMIN.secret_key in file.read_text()
+    assert ADMIN.secret_key not in repr(ADMIN)
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
 
 

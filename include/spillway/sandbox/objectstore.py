@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -33,7 +33,7 @@ class Identity:
 
     name: str
     access_key: str
-    secret_key: str
+    secret_key: str = field(repr=False)
     actions: tuple[str, ...]
 
 
