@@ -193,6 +193,7 @@ def test_down_ends_what_a_killed_supervisor_left(own: SandboxSettings, start: St
     assert out.endswith(" processes of a sandbox without supervisor were ended\nthe sandbox is down\n")
 
 
+@pytest.mark.slow
 def test_up_begins_by_ending_what_a_killed_supervisor_left(own: SandboxSettings, start: Start) -> None:
     left = kill_in_mid_start(start(own, "up", "--without-airflow"), own)
     start(own, "up", "--without-airflow")
