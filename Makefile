@@ -42,7 +42,7 @@ real-k8s: setup ## build a real Kubernetes control plane from Go modules
 	@$(RUN) -m spillway.sandbox.realcluster build
 
 test-k8s: real-k8s ## the contract suite and a training on the real control plane
-	@$(RUN) -m pytest tests/contract -m "real_k8s"
+	@$(RUN) -m pytest tests/contract tests/runs -m "real_k8s"
 
 chaos: setup ## twenty random kills while the demo runs
 	@$(RUN) -m pytest tests/chaos -m chaos -s

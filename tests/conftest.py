@@ -12,6 +12,7 @@ pytest_plugins = [
     "spillway.testing.registry_server",
     "spillway.testing.postgres_server",
     "spillway.testing.kube_server",
+    "spillway.testing.real_cluster",
     "spillway.testing.sandbox_server",
 ]
 

@@ -18,7 +18,6 @@ import yaml
 from kubernetes import client, config
 
 from spillway.testing.kube_space import Image, Space
-from spillway.testing.real_cluster import RealCluster
 from spillway.testing.runnable_image import ImageSource
 
 
@@ -64,14 +63,3 @@ def space(api_client: client.ApiClient, image: Image) -> Iterator[Space]:
     made.open()
     yield made
     made.close()
-
-
-@pytest.fixture(scope="session")
-def real_kube(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealCluster]:
-    """A real control plane with two of the sandbox's node agents."""
-    cluster = RealCluster(tmp_path_factory.mktemp("real"))
-    try:
-        cluster.start()
-        yield cluster
-    finally:
-        cluster.stop()

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
 from spillway.sandbox.agent.process import node_agent_process
@@ -66,3 +68,14 @@ class RealCluster:
         """End every process, the last started first."""
         for server in reversed(self._servers):
             server.stop()
+
+
+@pytest.fixture(scope="session")
+def real_kube(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealCluster]:
+    """A real control plane with two of the sandbox's node agents."""
+    cluster = RealCluster(tmp_path_factory.mktemp("real"))
+    try:
+        cluster.start()
+        yield cluster
+    finally:
+        cluster.stop()
