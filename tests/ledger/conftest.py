@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import itertools
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from sqlalchemy import Connection
 
-from spillway.ledger import Ledger, open_ledger, upgrade
+from spillway.ledger import Ledger, upgrade
+from spillway.ledger.connection import Database
 from spillway.ledger.schema import metadata
 from spillway.testing.postgres_server import PostgresServer
 
@@ -42,20 +44,29 @@ def upgraded_postgres(postgres_server: PostgresServer) -> str:
     return url
 
 
+@pytest.fixture(scope="session")
+def broom(upgraded_postgres: str) -> Iterator[Connection]:
+    """The one connection that empties it between tests."""
+    engine = Database(upgraded_postgres).engine
+    with engine.connect() as connection:
+        yield connection
+
+
 @pytest.fixture(params=["sqlite", "postgresql"])
 def ledger_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """The URL of a ledger that holds nothing yet."""
     if request.param == "sqlite":
         file = shutil.copy(request.getfixturevalue("upgraded_sqlite"), tmp_path / "ledger.db")
         return f"sqlite:///{file}"
-    url: str = request.getfixturevalue("upgraded_postgres")
-    with open_ledger(url).engine.begin() as connection:
+    broom: Connection = request.getfixturevalue("broom")
+    with broom.begin():
         for table in reversed(metadata.sorted_tables):
-            connection.execute(table.delete())
+            broom.execute(table.delete())
+    url: str = request.getfixturevalue("upgraded_postgres")
     return url
 
 
 @pytest.fixture
 def ledger(ledger_url: str) -> Ledger:
-    """A ledger that holds nothing yet."""
-    return open_ledger(ledger_url)
+    """A ledger that holds nothing yet; that it has this release's schema need not be asked each time."""
+    return Ledger(Database(ledger_url))
