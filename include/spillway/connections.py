@@ -49,9 +49,7 @@ def connections_from_file(path: Path) -> Mapping[str, ConnectionSpec]:
 
 def _connection(file: str, conn_id: str, entry: Any) -> ConnectionSpec:
     if not isinstance(entry, dict):
-        raise ConfigError(
-            file, conn_id, f"expected a mapping, got {_kind(entry)}; export with --file-format json"
-        )
+        raise ConfigError(file, conn_id, f"expected a mapping, got {_kind(entry)}; export with --file-format json")
     for key in entry:
         if key not in _KEYS:
             raise ConfigError(file, conn_id, str(UnknownName("key", key, _KEYS)))

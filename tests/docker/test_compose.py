@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 import yaml
+from spillway.registries.connection import registry_url
 
 from spillway.connections import ConnectionSpec, database_url
-from spillway.registries.connection import registry_url
 from spillway.sandbox import sample_image
 from spillway.sandbox.airflow import airflow_processes, settings_file
 from spillway.sandbox.configuration import BUCKETS
