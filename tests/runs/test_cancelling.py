@@ -112,6 +112,7 @@ def test_a_run_is_not_launched_beside_an_old_pod_that_does_not_end(
         await_predecessors(run.services, second, run.said.append)
 
 
+@pytest.mark.slow
 def test_a_run_whose_cluster_is_down_is_cancelled_and_its_pod_is_swept_later(
     installation: Installation, open_run: Carry, make_job: MakeJob
 ) -> None:

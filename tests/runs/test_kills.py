@@ -17,7 +17,7 @@ from spillway.testing.sandbox_server import Installation
 MakeJob = Callable[..., JobSpec]
 Carry = Callable[[JobSpec], Carried]
 
-TO_A_POD = ("reserve", "advance:staged", "put", "advance:launched", "apply", "launch", "amend:pod_uid")
+TO_A_POD = ("reserve", "advance:staged", "put", "advance:launched", "apply", "launch")
 """The changes from nothing to a running pod; the first put is the fence."""
 TO_THE_END = ("book", "settle")
 NEVER = Death(change="nothing", done=False)

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from spillway.ledger import TransferKind
 from spillway.losses import VerdictKind
 from spillway.model import Attempt, AttemptState, JobSpec, Outcome, Tier
@@ -113,6 +115,7 @@ def test_the_loss_of_the_whole_site_costs_only_the_steps_since_the_last_replicat
     assert (uploaded.source, uploaded.destination) == ("onprem", "cloud")
 
 
+@pytest.mark.slow
 def test_a_site_that_is_lost_before_the_launch_is_left_for_another(
     sandbox: SandboxSettings, open_run: Carry, make_job: MakeJob
 ) -> None:
@@ -129,6 +132,7 @@ def test_a_site_that_is_lost_before_the_launch_is_left_for_another(
     assert services.ledger.costs(run.run) == ()
 
 
+@pytest.mark.slow
 def test_a_pod_that_may_have_been_created_when_its_cluster_fell_silent_is_waited_for(
     installation: Installation, open_run: Carry, make_job: MakeJob
 ) -> None:

@@ -57,7 +57,7 @@ def test_one_bad_answer_ends_nothing_and_starts_nothing(
 def test_an_api_that_is_gone_for_a_few_polls_changes_nothing(
     installation: Installation, start_run: Carry, make_job: MakeJob
 ) -> None:
-    run = start_run(make_job(steps=60, every=5, pace=0.2, grace=PATIENT))
+    run = start_run(make_job(steps=60, every=5, pace=0.1, grace=PATIENT))
     first = run.running(1)
     with installation.taken("onprem-kube-api"):
         eventually(lambda: "no answer since" in run.story)

@@ -16,7 +16,7 @@ from spillway.runs.engine import Step, advance, place_run
 from spillway.runs.services import Services
 from spillway.testing.polling import eventually
 
-POLL_SECONDS = 0.2
+POLL_SECONDS = 0.4
 PATIENCE_SECONDS = 120.0
 
 

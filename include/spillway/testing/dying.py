@@ -72,7 +72,7 @@ def carry_until(death: Death, *, config: Path, connections: Path, run: str) -> i
 def _carry(death: Death, config: Path, connections: Path, run: str) -> None:
     services = _mortal(local_services(config, connections), death)
     try:
-        carry(services, run, services.ledger.job(run), lambda text: None, poll_seconds=0.1)
+        carry(services, run, services.ledger.job(run), lambda text: None, poll_seconds=0.2)
     except SpillwayError as problem:
         print(problem)
         os._exit(FAILED)
