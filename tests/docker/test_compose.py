@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 import yaml
-from spillway.registries.connection import registry_url
 
 from spillway.connections import ConnectionSpec, database_url
+from spillway.runs.sites import registry_host
 from spillway.sandbox import sample_image
 from spillway.sandbox.airflow import airflow_processes, settings_file
 from spillway.sandbox.configuration import BUCKETS
@@ -136,7 +136,7 @@ def test_a_registry_runs_with_the_configuration_of_the_sandbox(
         k: v for k, v in sandbox.items() if k not in by_nature
     }
     known = connection(compose, f"{site}_registry")
-    assert (registry_url(known), known.login) == (f"http://{site}-registry:5000", "spillway")
+    assert (known.schema, registry_host(known), known.login) == ("http", f"{site}-registry:5000", "spillway")
 
 
 def flattened(prefix: str, value: Any) -> list[tuple[str, str]]:
