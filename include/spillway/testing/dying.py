@@ -5,7 +5,9 @@ from __future__ import annotations
 import dataclasses
 import multiprocessing
 import os
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -23,7 +25,11 @@ CHANGES = frozenset({
     "launch", "stop", "apply",  # of a cluster
     "put",  # of a store
 })  # fmt: skip
-PRELOADED = ["spillway.testing.dying", "spillway.clouds.kubernetes", "kubernetes.client", "kubernetes.config", "boto3"]
+PRELOADED = [
+    "pytest", "spillway.testing.dying", "spillway.clouds.kubernetes", "kubernetes.client", "kubernetes.config",
+    "sqlalchemy.dialects.sqlite",
+]  # fmt: skip
+"""What every such process would import anew otherwise."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,12 +67,27 @@ def carry_until(death: Death, *, config: Path, connections: Path, run: str) -> i
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(PRELOADED)
     process = context.Process(target=_carry, args=(death, config, connections, run))
-    process.start()
+    with _path_for_new_interpreters():
+        process.start()
     process.join()
     code = process.exitcode
     process.close()
     assert code is not None
     return code
+
+
+@contextmanager
+def _path_for_new_interpreters() -> Iterator[None]:
+    """The server that forks is an interpreter of its own, to which pytest's import path is not handed on."""
+    before = os.environ.get("PYTHONPATH")
+    os.environ["PYTHONPATH"] = os.pathsep.join(sys.path)
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["PYTHONPATH"]
+        else:
+            os.environ["PYTHONPATH"] = before
 
 
 def _carry(death: Death, config: Path, connections: Path, run: str) -> None:
