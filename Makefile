@@ -30,10 +30,10 @@ status: ## show the sandbox's processes
 	@$(RUN) -m spillway.sandbox status
 
 test: setup ## the default tests
-	@$(RUN) -m pytest -n 2 --dist loadgroup -m "not slow and not chaos and not real_k8s"
+	@$(RUN) -m pytest -n 2 --no-loadscope-reorder -m "not slow and not chaos and not real_k8s"
 
 test-all: setup ## every test that this machine can run, slow ones included
-	@$(RUN) -m pytest -n 2 --dist loadgroup -m "not chaos and not real_k8s"
+	@$(RUN) -m pytest -n 2 --no-loadscope-reorder -m "not chaos and not real_k8s"
 
 test-docker: setup ## build the images of docker/ with Debian's docker.io
 	@$(RUN) -m pytest tests/docker -m "slow or not slow"

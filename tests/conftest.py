@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
+from xdist.scheduler import LoadScopeScheduling
 
 pytest_plugins = [
     "spillway.testing.s3_server",
@@ -21,13 +23,31 @@ settings.register_profile("suite", deadline=None, max_examples=40)
 settings.load_profile("suite")
 
 TESTS = Path(__file__).parent
-SANDBOX_AREAS = {"cli": "sandbox", "runs": "sandbox"}
-"""Areas that share the session's sandbox, so that one process starts one."""
+ONE_SANDBOX = {"cli": "runs"}
+"""An area that uses the sandbox of another one, so that a session starts it once."""
+LONGEST_FIRST = ("e2e", "runs", "ledger", "setup", "sandbox", "contract")
+"""Begun first, so that no process of the suite ends long after the others."""
 
 
-@pytest.hookimpl(tryfirst=True)
+def _area(nodeid: str) -> str:
+    """The folder below ``tests`` whose servers a test shares with its neighbours."""
+    area = nodeid.partition("tests/")[2].partition("/")[0].partition("::")[0]
+    return ONE_SANDBOX.get(area, area)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep an area on one of the suite's processes: its servers are started there and only there."""
-    for item in items:
-        area = item.path.relative_to(TESTS).parts[0]
-        item.add_marker(pytest.mark.xdist_group(SANDBOX_AREAS.get(area, area)))
+    """Bring the areas into the order in which they are begun; tests of an area keep theirs."""
+    rank = {area: number for number, area in enumerate(LONGEST_FIRST)}
+    items.sort(key=lambda item: rank.get(_area(item.nodeid), len(rank)))
+
+
+class AreaScheduling(LoadScopeScheduling):
+    """Keeps an area on one of the suite's processes: its servers are started there and only there."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return _area(nodeid)
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> AreaScheduling:
+    """What ``-n`` uses."""
+    return AreaScheduling(config, log)
