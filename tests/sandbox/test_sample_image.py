@@ -127,34 +127,28 @@ def test_the_layers_hold_the_libraries_and_the_part_of_spillway_that_runs_inside
 
 
 def test_the_image_is_pushed_whole_with_its_digest(layout: Path, registries: Mapping[str, RegistryServer]) -> None:
-    registry, repository = registries["onprem"].client(), f"train/{uuid4().hex}"
-    source = LayoutRegistry(layout)
-    report = mirror(source, registry, repository=REPOSITORY, reference=TAG, destination_repository=repository)
-    require_image(registry, repository, report.digest)
-    assert registry.manifest(repository, TAG) == source.manifest(REPOSITORY, TAG)
+    registry, source = registries["onprem"].client(prefix=uuid4().hex), LayoutRegistry(layout)
+    report = mirror(source, registry, repository=REPOSITORY, reference=TAG)
+    require_image(registry, REPOSITORY, report.digest)
+    assert registry.manifest(REPOSITORY, TAG) == source.manifest(REPOSITORY, TAG)
 
 
 def test_skopeo_pushes_the_layout_as_the_mirror_does(layout: Path, registries: Mapping[str, RegistryServer]) -> None:
-    server, repository = registries["onprem"], f"train/{uuid4().hex}"
+    server, corner = registries["onprem"], uuid4().hex
     root = debian.unpack(["skopeo"], cache=cache_directory())
     subprocess.run(
         [
             root / "usr/bin/skopeo", "--insecure-policy", "copy", "--preserve-digests", "--dest-tls-verify=false",
             f"--dest-creds={server.username}:{server.password}",
-            f"oci:{layout / REPOSITORY}:{TAG}", f"docker://127.0.0.1:{server.port}/{repository}:{TAG}",
+            f"oci:{layout / REPOSITORY}:{TAG}", f"docker://127.0.0.1:{server.port}/{corner}/{REPOSITORY}:{TAG}",
         ],
         env={**debian.environment(root), "HOME": str(layout), "TMPDIR": str(layout)},
         check=True,
         capture_output=True,
     )  # fmt: skip
-    assert server.client().manifest(repository, TAG) == LayoutRegistry(layout).manifest(REPOSITORY, TAG)
-    report = mirror(
-        LayoutRegistry(layout),
-        server.client(),
-        repository=REPOSITORY,
-        reference=TAG,
-        destination_repository=repository,
-    )
+    registry, source = server.client(prefix=corner), LayoutRegistry(layout)
+    assert registry.manifest(REPOSITORY, TAG) == source.manifest(REPOSITORY, TAG)
+    report = mirror(source, registry, repository=REPOSITORY, reference=TAG)
     assert (report.bytes_copied, report.manifests_copied) == (0, 0)
 
 

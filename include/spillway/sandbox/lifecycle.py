@@ -24,12 +24,17 @@ from spillway.sandbox.supervisor import Supervisor, marked_processes, read_statu
 
 Say = Callable[[str], None]
 
+
 READY_SECONDS = 300.0
 STOP_SECONDS = 60.0
 FREE_BYTES_NEEDED = 1 << 30
 _detached: list[subprocess.Popen[bytes]] = []
 """Supervisors that this process started: they outlive it, and are not to be taken for children that it forgot."""
 DAGS = ("train", "sync_images", "sync_datasets", "upload_checkpoints", "sweep_orphans")
+
+
+class SupervisorRefused(SandboxError):
+    """No supervisor of ours runs: what there is of a sandbox here belongs to somebody else."""
 
 
 def up(settings: SandboxSettings, say: Say, *, with_airflow: bool = True, dags: tuple[str, ...] = DAGS) -> None:
@@ -41,14 +46,16 @@ def up(settings: SandboxSettings, say: Say, *, with_airflow: bool = True, dags: 
         SandboxError: a port is taken, the disk is full, or a process did not become ready; the end of its log is shown.
     """
     shutil.rmtree(settings.state / "held", ignore_errors=True)
-    if read_status(settings.state) is None:
+    fresh = read_status(settings.state) is None
+    if fresh:
         _check_disk(settings.state)
         sweep(settings.state)
         check_ports(settings, with_airflow=with_airflow)
         prepare(settings, say, with_airflow=with_airflow)
-        _spawn_supervisor(settings, with_airflow=with_airflow)
-    say("waiting for the sites")
     try:
+        if fresh:
+            _spawn_supervisor(settings, with_airflow=with_airflow)
+        say("waiting for the sites")
         _wait_ready(settings, say, lambda name: not name.startswith("airflow-"))
         seed(settings)
         say("both sites are ready, the sample image and data are on-prem")
@@ -56,8 +63,11 @@ def up(settings: SandboxSettings, say: Say, *, with_airflow: bool = True, dags: 
             _wait_ready(settings, say, lambda name: True)
             unpause(settings, dags)
             say(f"Airflow is ready: http://127.0.0.1:{settings.airflow_port}")
+    except SupervisorRefused:
+        raise
     except BaseException:
-        down(settings, say)
+        if fresh:
+            down(settings, say)
         raise
 
 
@@ -136,7 +146,7 @@ def _spawn_supervisor(settings: SandboxSettings, *, with_airflow: bool) -> None:
         deadline = time.monotonic() + STOP_SECONDS
         while read_status(settings.state) is None:
             if process.poll() is not None or time.monotonic() > deadline:
-                raise SandboxError(f"the supervisor did not start:\n{tail(settings.logs / 'supervisor.log')}")
+                raise SupervisorRefused(f"the supervisor did not start:\n{tail(settings.logs / 'supervisor.log')}")
             time.sleep(0.1)
         _detached.append(process)
     except BaseException:
