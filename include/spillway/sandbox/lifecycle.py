@@ -111,8 +111,9 @@ def down(settings: SandboxSettings, say: Say) -> None:
         deadline = time.monotonic() + STOP_SECONDS
         while supervisor_pid(settings.state) is not None and time.monotonic() < deadline:
             time.sleep(0.2)
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
+        if supervisor_pid(settings.state) == pid:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
     swept = sweep(settings.state)
     if swept:
         say(f"{swept} processes of a sandbox without supervisor were ended")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import timedelta
 from typing import Any
 
 from airflow.sdk import BaseOperator, Context
@@ -18,6 +19,9 @@ from spillway_airflow.failures import typed_failures
 from spillway_airflow.hooks import worker_services
 from spillway_airflow.triggers.capacity import CapacityTrigger
 from spillway_airflow.triggers.pod import TASK_ENDED, PodTrigger
+
+WORKER_KILL_PATIENCE = timedelta(seconds=3)
+"""Airflow kills a worker five seconds after it told it to end; the pod's own grace goes on without us."""
 
 
 class TrainingPodOperator(BaseOperator):
@@ -74,4 +78,4 @@ class TrainingPodOperator(BaseOperator):
 
     def on_kill(self) -> None:
         """The task was ended while a worker carried it: its pod ends with its grace."""
-        cancel(worker_services(), self.training_run, TASK_ENDED, self.log.info)
+        cancel(worker_services(), self.training_run, TASK_ENDED, self.log.info, patience=WORKER_KILL_PATIENCE)

@@ -28,6 +28,7 @@ from spillway.sandbox.demo.proof import Facts, check_all, zombie_is_refused
 from spillway.sandbox.demo.reference import reference_loss
 from spillway.sandbox.demo.report import print_result, write_report
 from spillway.sandbox.settings import INCLUDE, PROJECT, SandboxSettings, sandbox_settings
+from spillway.sandbox.supervisor import read_status
 
 Say = Callable[[str], None]
 JOB = "digits"
@@ -182,13 +183,15 @@ def run_demo(
 ) -> int:
     """Set up, play, check, report; 0 where every check has passed.
 
-    A demo with something broken runs on a sandbox of its own, which is thrown away.
+    A sandbox that ran before is left running. A demo with something broken runs on one of its own, which is thrown
+    away.
     """
     if broken is not None:
         settings = sandbox_settings(settings.state.with_name(f"{settings.state.name}-broken"), settings.base_port)
         lifecycle.down(settings, lambda text: None)
         shutil.rmtree(settings.state, ignore_errors=True)
     began = time.monotonic()
+    keep = keep or read_status(settings.state) is not None
     lifecycle.up(settings, say, with_airflow=with_airflow, dags=("train",))
     try:
         services = local_services(settings.config, settings.connections)
