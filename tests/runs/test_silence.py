@@ -31,6 +31,7 @@ BAD_ANSWERS = {
     "reset": (Answer(status=0), None),
     "not-json": (Answer(body=b"<html>"), None),
     "too-many-requests": (Answer(status=429, headers=(("Retry-After", "2"),)), timedelta(seconds=2)),
+    "come-back-tomorrow": (Answer(status=429, headers=(("Retry-After", "86400"),)), timedelta(seconds=20)),
 }
 
 

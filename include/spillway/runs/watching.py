@@ -135,7 +135,9 @@ class Watch:
             return _end(self._verdict or verdict)
         pause = getattr(problem, "retry_after_seconds", None)
         summary = f"no answer since {self._unreachable_since:%H:%M:%S}: {problem}"
-        return Look(summary=summary, pause=timedelta(seconds=pause) if pause else None)
+        # However long the API asks for, the lease is to be renewed meanwhile.
+        longest = self.services.configuration.runs.lease / 3
+        return Look(summary=summary, pause=min(timedelta(seconds=pause), longest) if pause else None)
 
     def _note_progress(self) -> None:
         """Put on record how far the trainer has come: when its whole site is lost, only the ledger still knows."""
