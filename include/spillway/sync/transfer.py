@@ -62,6 +62,8 @@ class Transfer:
         return ended
 
     def _copy(self, planned: PlannedObject) -> Copied:
+        if self._fatal is not None:
+            return _ended(planned, ObjectFate.FAILED, f"not tried: {self._fatal}")
         try:
             copied = self._copy_version(planned)
         except KeyRefused as refusal:
