@@ -46,6 +46,7 @@ class Transfer:
         self._source, self._destination = source, destination
         self._lock = Lock()
         self._failures_in_a_row = 0
+        self._failures = 0
         self._fatal: SpillwayError | None = None
 
     def run(self, wanted: Sequence[PlannedObject]) -> Sequence[Copied]:
@@ -64,6 +65,7 @@ class Transfer:
     def _copy(self, planned: PlannedObject) -> Copied:
         if self._fatal is not None:
             return _ended(planned, ObjectFate.FAILED, f"not tried: {self._fatal}")
+        failures_before = self._failures
         try:
             copied = self._copy_version(planned)
         except KeyRefused as refusal:
@@ -72,11 +74,14 @@ class Transfer:
             self._failed(problem)
             return _ended(planned, ObjectFate.FAILED, str(problem))
         with self._lock:
-            self._failures_in_a_row = 0
+            # A copy that was under way when others began to fail says nothing of the store as it is now.
+            if self._failures == failures_before:
+                self._failures_in_a_row = 0
         return copied
 
     def _failed(self, problem: SpillwayError) -> None:
         with self._lock:
+            self._failures += 1
             if isinstance(problem, (Unreachable, AccessDenied)):
                 self._failures_in_a_row += 1
             if isinstance(problem, StoreFull) or self._failures_in_a_row >= FAILURES_IN_A_ROW_MAX:
