@@ -21,9 +21,8 @@ from spillway.registries.layout import LayoutRegistry
 from spillway.sandbox import debian, sample_image
 from spillway.sandbox.sample_image import REPOSITORY, TAG, build_trainer_image
 from spillway.sandbox.settings import cache_directory
-from spillway.stores.local import LocalStore
 from spillway.testing.registry_server import RegistryServer
-from spillway.testing.training import TrainingSite, load_digits
+from spillway.testing.training import TrainingSite, folder_site
 
 
 @pytest.fixture(scope="module")
@@ -158,19 +157,7 @@ def test_skopeo_pushes_the_layout_as_the_mirror_does(layout: Path, registries: M
 @pytest.fixture
 def site(tmp_path: Path) -> TrainingSite:
     """A site whose buckets are folders."""
-    for bucket in ("data", "checkpoints"):
-        (tmp_path / bucket).mkdir()
-    variables = {
-        "SPILLWAY_STORE_ENDPOINT": tmp_path.as_uri(),
-        "SPILLWAY_STORE_REGION": "here",
-        "SPILLWAY_STORE_ACCESS_KEY": "none",
-        "SPILLWAY_STORE_SECRET_KEY": "none",
-        "SPILLWAY_DATASET_BUCKET": "data",
-        "SPILLWAY_CHECKPOINT_BUCKET": "checkpoints",
-    }
-    data, checkpoints = LocalStore(tmp_path / "data"), LocalStore(tmp_path / "checkpoints")
-    load_digits(data)
-    return TrainingSite(data=data, bucket=checkpoints, variables=variables)
+    return folder_site(tmp_path)
 
 
 def run_image(

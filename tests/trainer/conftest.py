@@ -10,9 +10,8 @@ from typing import Any
 
 import pytest
 
-from spillway.stores.local import LocalStore
 from spillway.testing.s3_server import S3Server
-from spillway.testing.training import Finished, Train, TrainingSite, finished, load_digits
+from spillway.testing.training import Finished, Train, TrainingSite, finished, folder_site, load_digits
 from spillway.trainer.__main__ import main
 
 
@@ -28,19 +27,7 @@ def _process_state(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.fixture
 def site(tmp_path: Path) -> TrainingSite:
     """A site whose buckets are folders."""
-    for bucket in ("data", "checkpoints"):
-        (tmp_path / bucket).mkdir()
-    variables = {
-        "SPILLWAY_STORE_ENDPOINT": tmp_path.as_uri(),
-        "SPILLWAY_STORE_REGION": "here",
-        "SPILLWAY_STORE_ACCESS_KEY": "none",
-        "SPILLWAY_STORE_SECRET_KEY": "none",
-        "SPILLWAY_DATASET_BUCKET": "data",
-        "SPILLWAY_CHECKPOINT_BUCKET": "checkpoints",
-    }
-    data, checkpoints = LocalStore(tmp_path / "data"), LocalStore(tmp_path / "checkpoints")
-    load_digits(data)
-    return TrainingSite(data=data, bucket=checkpoints, variables=variables)
+    return folder_site(tmp_path)
 
 
 @pytest.fixture

@@ -18,6 +18,7 @@ from spillway.checkpoints.curve import loss_curve
 from spillway.checkpoints.store import CheckpointStore, ResumePoint
 from spillway.sandbox.sample_data import digits_shards
 from spillway.stores.base import ObjectStore
+from spillway.stores.local import LocalStore
 from spillway.trainer.progress import LINE_PREFIX
 
 RUN = "digits-1"
@@ -154,3 +155,20 @@ def handles_stop_signal(process: subprocess.Popen[str]) -> None:
             return
         time.sleep(0.01)
     raise AssertionError("the process has no handler for the stop signal")
+
+
+def folder_site(folder: Path) -> TrainingSite:
+    """A site whose buckets are folders."""
+    for bucket in ("data", "checkpoints"):
+        (folder / bucket).mkdir()
+    variables = {
+        "SPILLWAY_STORE_ENDPOINT": folder.as_uri(),
+        "SPILLWAY_STORE_REGION": "here",
+        "SPILLWAY_STORE_ACCESS_KEY": "none",
+        "SPILLWAY_STORE_SECRET_KEY": "none",
+        "SPILLWAY_DATASET_BUCKET": "data",
+        "SPILLWAY_CHECKPOINT_BUCKET": "checkpoints",
+    }
+    data, checkpoints = LocalStore(folder / "data"), LocalStore(folder / "checkpoints")
+    load_digits(data)
+    return TrainingSite(data=data, bucket=checkpoints, variables=variables)
