@@ -4,10 +4,13 @@ PYTHON ?= python3.11
 VENV := .venv
 BIN := $(VENV)/bin
 RUN := PYTHONPATH=include $(BIN)/python
+# The tests wait for other processes half of their time: four at once keep two cores busy.
+TEST_PROCESSES ?= 4
 BREAK ?=
+MOVER ?= *
 DEMO_FLAGS ?=
 
-.PHONY: help setup demo up down status test test-all test-docker test-k8s real-k8s chaos check format bench lock clean
+.PHONY: help setup demo up down status test test-all test-docker test-k8s real-k8s chaos check format bench bench-movement lock clean
 
 help: ## what there is
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -18,22 +21,22 @@ $(VENV)/.ready: requirements.txt tools/setup.sh
 	@PYTHON=$(PYTHON) sh tools/setup.sh $(VENV)
 
 demo: setup ## run the main job with a node loss and check the evidence; BREAK=image|data|checkpoint|fence|resume
-	@$(RUN) -m spillway.sandbox demo $(if $(BREAK),--break $(BREAK) --without-airflow) $(DEMO_FLAGS)
+	@$(RUN) -m spillway.sandbox demo $(if $(BREAK),--break $(BREAK) --without-airflow --report build/demo/broken-$(BREAK).json) $(DEMO_FLAGS)
 
 up: setup ## start the sandbox and Airflow and leave them running
 	@$(RUN) -m spillway.sandbox up
 
-down: ## stop the sandbox
+down: ## stop the sandbox and Airflow; what was stored stays until `make clean`
 	@if [ -x $(BIN)/python ]; then $(RUN) -m spillway.sandbox down; fi
 
 status: ## show the sandbox's processes
-	@$(RUN) -m spillway.sandbox status
+	@$(RUN) -m spillway.sandbox status || test $$? -eq 3  # 3: nothing runs
 
 test: setup ## the default tests
-	@$(RUN) -m pytest -n 2 --no-loadscope-reorder -m "not slow and not chaos and not real_k8s"
+	@$(RUN) -m pytest -n $(TEST_PROCESSES) --no-loadscope-reorder -m "not slow and not chaos and not real_k8s"
 
 test-all: setup ## every test that this machine can run, slow ones included
-	@$(RUN) -m pytest -n 2 --no-loadscope-reorder -m "not chaos and not real_k8s"
+	@$(RUN) -m pytest -n $(TEST_PROCESSES) --no-loadscope-reorder -m "not chaos and not real_k8s"
 
 test-docker: setup ## build the images of docker/ with Debian's docker.io
 	@$(RUN) -m pytest tests/docker -m "slow or not slow"
@@ -41,10 +44,10 @@ test-docker: setup ## build the images of docker/ with Debian's docker.io
 real-k8s: setup ## build a real Kubernetes control plane from Go modules
 	@$(RUN) -m spillway.sandbox.realcluster build
 
-test-k8s: real-k8s ## the contract suite and a training on the real control plane
+test-k8s: real-k8s ## the contract suite and the demo's training on the real control plane
 	@$(RUN) -m pytest tests/contract tests/runs -m "real_k8s"
 
-chaos: setup ## twenty random kills while the demo runs
+chaos: setup ## twenty random kills while trainings run
 	@$(RUN) -m pytest tests/chaos -m chaos -s
 
 check: setup ## format, lint and types; static only
@@ -57,7 +60,13 @@ format: setup ## rewrite to the project's format
 	@$(BIN)/ruff check --fix .
 
 bench: setup ## one line a figure
-	@$(RUN) -m pytest tests/bench -m slow -s -q
+	@$(RUN) -m pytest tests/bench/test_bench.py tests/bench/test_placement.py -m slow -s -q
+
+bench-movement: setup build/peers/.ready ## the movers against rclone and skopeo, a ratio a line; MOVER=datasets for one of them
+	@$(RUN) -m pytest $(wildcard tests/bench/test_movement_$(MOVER).py) -m slow -s -q
+
+build/peers/.ready: include/spillway/testing/peers.py
+	@$(RUN) -m spillway.testing.peers && touch $@
 
 lock: setup ## resolve requirements.in into requirements.txt
 	@$(BIN)/uv pip compile requirements.in --generate-hashes --no-emit-index-url --no-emit-find-links \

@@ -1,7 +1,9 @@
-"""### Stop pods that nobody owns
+"""### Put right what nobody looks after
 
-Every ten minutes. A pod is an orphan when its attempt was settled, when the ledger does not know it, or when its lease
-is over and its task has ended (it was marked while the triggerer was down). Dry run only lists them.
+Every ten minutes. An attempt whose lease nobody renews and of which no pod runs is closed, which frees its
+reservation. A pod is stopped when its attempt was settled, when the ledger does not know it, or when its lease is over
+and its task has ended (it was marked while the triggerer was down). A pod that worked on after its attempt was settled
+is billed to its end. What ended more than 24 hours ago is removed from the cluster. Dry run only lists all this.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ log = logging.getLogger(__name__)
     doc_md=__doc__,
     tags=["spillway", "operation"],
     default_args={"owner": "ml-platform", "retries": 1, "retry_delay": timedelta(seconds=30)},
-    params={"dry_run": Param(False, type="boolean", title="Dry run", description="List orphans, stop none.")},
+    params={"dry_run": Param(False, type="boolean", title="Dry run", description="List only, change nothing.")},
 )
 def sweep_orphans() -> None:
     @task

@@ -1,7 +1,8 @@
 """### Mirror images to every site
 
-Every hour, the image of each job file goes by digest to every site that may hold the job's tier. Only missing blobs
-move; equal digests are verified on both sides; a pod is launched by digest and never before its image is there.
+Every hour, the image of each job file, and the tags of each repository in `images.yaml`, go by digest to every site
+that may hold their tier. Only missing blobs move; equal digests are verified on both sides; a pod is launched by digest
+and never before its image is there. A repository with a tag that could not be mirrored fails its own task only.
 """
 
 from __future__ import annotations
@@ -11,7 +12,9 @@ from datetime import UTC, datetime, timedelta
 
 from airflow.sdk import Param, dag, get_current_context, task
 
+from spillway.ledger import TransferKind
 from spillway_airflow import routines
+from spillway_airflow.link_pool import link_group, links
 
 log = logging.getLogger(__name__)
 
@@ -24,12 +27,20 @@ log = logging.getLogger(__name__)
     doc_md=__doc__,
     tags=["spillway", "movement"],
     default_args={"owner": "ml-platform", "retries": 2, "retry_delay": timedelta(seconds=30)},
-    params={"dry_run": Param(False, type="boolean", title="Dry run", description="Show what would move.")},
+    params={
+        "dry_run": Param(False, type="boolean", title="Dry run", description="Show what would move."),
+        "verify": Param(
+            False,
+            type="boolean",
+            title="Verify",
+            description="Look below every tag of a repository for layers that its site has lost.",
+        ),
+    },
 )
 def sync_images() -> None:
     @task
-    def routes() -> list[dict[str, str]]:
-        return routines.find_image_routes()
+    def routes(link: str | None) -> list[dict[str, str]]:
+        return routines.find_image_routes(link)
 
     @task(map_index_template="{{ route_name }}", max_active_tis_per_dagrun=4)
     def mirror(route: dict[str, str]) -> object:
@@ -37,7 +48,21 @@ def sync_images() -> None:
         context["route_name"] = f"{route['name']} -> {route['site']}"
         return routines.run_image_route(route, dry_run=context["params"]["dry_run"], say=log.info)
 
-    mirror.expand(route=routes())
+    @task
+    def repositories(link: str | None) -> list[dict[str, str]]:
+        return routines.find_repository_routes(link)
+
+    @task(map_index_template="{{ route_name }}", max_active_tis_per_dagrun=4)
+    def mirror_repository(route: dict[str, str]) -> object:
+        context = get_current_context()
+        context["route_name"] = f"{route['name']} -> {route['site']}"
+        chosen = context["params"]
+        return routines.run_repository_route(route, dry_run=chosen["dry_run"], verify=chosen["verify"], say=log.info)
+
+    for link in links():
+        with link_group(TransferKind.IMAGE, link):
+            mirror.expand(route=routes(link))
+            mirror_repository.expand(route=repositories(link))
 
 
 sync_images()

@@ -1,7 +1,11 @@
 """### Replicate checkpoints while training runs
 
 Every five minutes, and whenever a run has finished, committed steps go from the site that trains to every other site
-that may hold them. After the loss of a whole site a run resumes from the last replicated step.
+that may hold them. After the loss of a whole site a run resumes from the last replicated step. Then each site is pruned
+as `checkpoints.retention` in `policy.yaml` says, nothing without it.
+
+Each copy is an event of the asset `spillway://checkpoints/JOB` with run, site, step, bytes and metrics. Where a site
+could not be reached `require_all` fails, and the DAG run with it, after what was copied elsewhere has been told.
 """
 
 from __future__ import annotations
@@ -11,8 +15,10 @@ from datetime import UTC, datetime, timedelta
 
 from airflow.sdk import AssetOrTimeSchedule, CronTriggerTimetable, dag, task
 
+from spillway.ledger import TransferKind
 from spillway_airflow import routines
-from spillway_airflow.assets import CHECKPOINTS
+from spillway_airflow.assets import CHECKPOINTS, REPLICATED
+from spillway_airflow.link_pool import link_group, links
 
 log = logging.getLogger(__name__)
 
@@ -27,11 +33,24 @@ log = logging.getLogger(__name__)
     default_args={"owner": "ml-platform", "retries": 2, "retry_delay": timedelta(seconds=30)},
 )
 def upload_checkpoints() -> None:
-    @task
-    def replicate() -> None:
-        routines.run_upload(log.info)
+    @task(outlets=[REPLICATED])
+    def replicate(link: str | None) -> list[str]:
+        return routines.run_upload(link, log.info)
 
-    replicate()
+    @task(trigger_rule="all_done")
+    def prune() -> list[str]:
+        return routines.run_prune(log.info)
+
+    @task
+    def require_all(failed: list[list[str]]) -> None:
+        routines.require_upload([problem for each in failed for problem in each])
+
+    copied, pruned = [], prune()
+    for link in links():
+        with link_group(TransferKind.CHECKPOINT, link):
+            copied.append(replicate(link))
+    copied >> pruned
+    require_all([*copied, pruned])
 
 
 upload_checkpoints()

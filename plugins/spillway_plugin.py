@@ -5,8 +5,11 @@ from __future__ import annotations
 from airflow.plugins_manager import AirflowPlugin
 
 from spillway_airflow import preload
+from spillway_airflow.pages import PREFIX, pages, views
 
 
 class SpillwayPlugin(AirflowPlugin):
     name = "spillway"
     listeners = [preload]  # noqa: RUF012
+    fastapi_apps = [{"app": pages, "url_prefix": PREFIX, "name": "Spillway"}]  # noqa: RUF012
+    external_views = views()

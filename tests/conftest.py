@@ -23,16 +23,13 @@ settings.register_profile("suite", deadline=None, max_examples=40)
 settings.load_profile("suite")
 
 TESTS = Path(__file__).parent
-ONE_SANDBOX = {"cli": "runs"}
-"""An area that uses the sandbox of another one, so that a session starts it once."""
-LONGEST_FIRST = ("e2e", "runs", "ledger", "setup", "sandbox", "contract")
+LONGEST_FIRST = ("e2e", "runs", "cli", "sandbox", "stores", "ledger", "sync", "plugins", "setup", "trainer")
 """Begun first, so that no process of the suite ends long after the others."""
 
 
 def _area(nodeid: str) -> str:
     """The folder below ``tests`` whose servers a test shares with its neighbours."""
-    area = nodeid.partition("tests/")[2].partition("/")[0].partition("::")[0]
-    return ONE_SANDBOX.get(area, area)
+    return nodeid.partition("tests/")[2].partition("/")[0].partition("::")[0]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from spillway.codec import decode, encode
+from spillway.codec import decode, encode, from_json
 from spillway.errors import ConfigError
 from spillway.model import (
     Billing,
@@ -94,7 +94,7 @@ def test_a_moment_without_a_zone_is_not_taken_for_local_time() -> None:
 
 
 WRONG: dict[str, tuple[type, Any, dict[str, Any], str]] = {
-    "unknown key": (JobSpec, JOB, {"gpu": 1}, "JobSpec: unknown key 'gpu'; known: command, "),
+    "unknown key": (JobSpec, JOB, {"gpu": 1}, "JobSpec: unknown key 'gpu'; known: business_scene, "),
     "a missing key": (Cluster, None, {}, "Cluster: .* missing "),
     "a word": (CostEntry, VALUES["cost"], {"billing": "free"}, "CostEntry.billing: expected Billing, got 'free'"),
     "a number": (CostEntry, VALUES["cost"], {"gpus": "1"}, "CostEntry.gpus: expected int, got '1'"),
@@ -117,6 +117,12 @@ WRONG: dict[str, tuple[type, Any, dict[str, Any], str]] = {
         r"PlacementDecision.verdicts\[0\].candidate: expected a mapping, got 7",
     ),
 }
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"\xff\xfe\x00", b"[" * 100_000], ids=lambda body: str(body[:4]))
+def test_what_is_no_json_is_a_value_error_however_deep(body: bytes) -> None:
+    with pytest.raises(ValueError):
+        from_json(body)
 
 
 @pytest.mark.parametrize(("kind", "value", "changes", "message"), WRONG.values(), ids=WRONG)

@@ -57,6 +57,7 @@ def test_repr_hides_the_password_and_the_extra_fields() -> None:
     ("content", "message"),
     [
         ("{", "line 1: not valid JSON: Expecting property name enclosed in double quotes"),
+        ("[" * 100_000, "not valid JSON: it is nested too deeply"),
         ([], "expected a mapping of connections by id, got a list"),
         ({"a": f"aws://:{SECRET}@host"}, "a: expected a mapping, got text; export with --file-format json"),
         ({"a": {}}, "a.conn_type: is missing"),
@@ -70,8 +71,8 @@ def test_repr_hides_the_password_and_the_extra_fields() -> None:
         ),
         ({"a": {"conn_type": "aws", "extra": f'["{SECRET}"]'}}, "a.extra: expected a mapping, got a list"),
     ],
-    ids=[
-        "no JSON", "a list", "a URI", "no type", "a typo", "a list for a password", "a port in quotes", "port 0",
+    ids=["no JSON", "deep", "a list", "a URI", "no type", "a typo", "a list for a password", "a port in quotes",
+        "port 0",
         "extra that is no JSON", "extra that is a list",
     ],
 )  # fmt: skip
@@ -86,4 +87,5 @@ def test_a_mistake_is_told_without_the_value(tmp_path: Path, content: Any, messa
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as raised:
         connections_from_file(tmp_path / "connections.json")
-    assert str(raised.value) == f"connections.json: no such file in {tmp_path}"
+    told = "no such file; SPILLWAY_CONNECTIONS or --connections names the one"
+    assert str(raised.value) == f"{tmp_path}/connections.json: {told}"

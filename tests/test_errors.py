@@ -2,19 +2,42 @@
 
 from __future__ import annotations
 
-import inspect
+import pickle
 import re
 
+import pytest
+
 from spillway import errors
-from spillway.errors import SpillwayError
+from spillway.errors import Fenced, SpillwayError, SyncIncomplete, Unreachable
 
 
-def test_the_tree_names_every_error_once_in_the_order_of_their_classes() -> None:
-    source = inspect.getsource(errors)
-    classes = re.findall(r"^class (\w+)\(SpillwayError\):", source, flags=re.MULTILINE)
-    assert re.findall(r"[├└]── (\w+)", str(errors.__doc__)) == classes
-    assert classes == [kind.__name__ for kind in vars(errors).values() if inspect.isclass(kind) and _below(kind)]
+def test_the_tree_names_every_error_once_and_all_of_them_come_from_one_place() -> None:
+    declared = {kind.__name__ for kind in SpillwayError.__subclasses__() if kind.__module__.startswith(errors.__name__)}
+    tree = re.findall(r"[├└]── (\w+)", str(errors.__doc__))
+    assert sorted(tree) == sorted(declared)
+    assert sorted(errors.__all__) == sorted(["SpillwayError", *tree])
 
 
-def _below(kind: type) -> bool:
-    return issubclass(kind, SpillwayError) and kind is not SpillwayError
+@pytest.mark.parametrize(
+    "error",
+    [
+        Fenced("llm-7b", attempt=1, owner=2, where="s3://checkpoints"),
+        Unreachable("s3://checkpoints", "the connection was reset"),
+        SyncIncomplete("digits", "cloud", failed=2, refused=0, first="a: cut off"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_an_error_is_whole_after_it_has_travelled_to_another_process(error: SpillwayError) -> None:
+    there = pickle.loads(pickle.dumps(error))
+    assert (type(there), str(there), vars(there)) == (type(error), str(error), vars(error))
+    assert there.retry_helps == error.retry_helps
+
+
+@pytest.mark.parametrize(("failed", "refused", "helps"), [(2, 0, True), (0, 3, False), (1, 3, True)])
+def test_a_sync_is_worth_a_retry_while_one_failure_may_pass(failed: int, refused: int, helps: bool) -> None:
+    problem = SyncIncomplete("digits", "cloud", failed=failed, refused=refused, first="a//b: an empty segment")
+    assert problem.retry_helps is helps
+    assert str(problem) == (
+        f"dataset 'digits' is not whole at cloud: {failed} objects failed and may arrive with the next sync, "
+        f"{refused} are refused as they are; the first: a//b: an empty segment"
+    )

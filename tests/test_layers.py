@@ -15,15 +15,16 @@ LIBRARY = ROOT / "include" / "spillway"
 LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"", "__version__", "model", "errors", "codec"}),
     frozenset({
-        "placement", "quota", "pricing", "losses", "leases", "pulls", "sync.plan", "sync.compare",
-        "checkpoints.layout", "images.reference",
+        "placement", "quota", "pricing", "losses", "stalls", "handover", "leases", "pulls", "sync.plan", "sync.compare",
+        "checkpoints.layout", "checkpoints.retention", "images.environment", "images.plan", "images.reference",
+        "migration", "months", "attribution", "lines", "deadlines", "budget", "costs",
     }),
-    frozenset({"clouds", "stores", "registries", "sync", "images", "checkpoints", "connections"}),
+    frozenset({"clouds", "stores", "registries", "sync", "images", "checkpoints", "connections", "threads"}),
     frozenset({"observe", "preflight", "ledger", "config"}),
     frozenset({"runs"}),
     frozenset({"__main__", "commands", "sandbox"}),
 )  # fmt: skip
-TRAINER_MAY_IMPORT = frozenset({"trainer", "checkpoints", "stores", "model", "errors", "codec"})
+TRAINER_MAY_IMPORT = frozenset({"trainer", "checkpoints", "stores", "model", "errors", "codec", "threads"})
 
 IMPURE_MODULES = frozenset({
     "airflow", "asyncio", "boto3", "botocore", "glob", "http", "io", "kubernetes", "logging", "os", "pathlib", "random",

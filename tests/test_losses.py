@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spillway.losses import EXIT_FENCED, EXIT_PREEMPTED, PodVerdict, VerdictKind, judge, may_hand_over
-from spillway.model import PodPhase, PodState
-from spillway.trainer.contract import ExitCode
+from spillway.losses import PodVerdict, judge
+from spillway.model import PodPhase, PodState, VerdictKind
 
 NOW = datetime(2026, 11, 30, 12, 0, tzinfo=UTC)
 GRACE = timedelta(seconds=60)
@@ -71,6 +70,7 @@ PREEMPTIONS = {
     "143 and nothing else": replace(FAILED, exit_code=143),
     "137 on a node that is gone": replace(FAILED, exit_code=137, node_exists=False, node_ready=None),
     "the trainer stopped and committed": replace(FAILED, exit_code=75),
+    "its site's store stayed unreachable": replace(FAILED, exit_code=74, container_reason="Error"),
     "lost container after a reboot": replace(FAILED, exit_code=137, container_reason="ContainerStatusUnknown"),
     "no device left on the node": replace(FAILED, reason="UnexpectedAdmissionError"),
     "image pull interrupted by the shutdown": replace(PULLING, disruption="TerminationByKubelet"),
@@ -84,6 +84,12 @@ def test_what_the_platform_takes_away_is_a_preemption(pod: PodState) -> None:
     assert found.kind is VerdictKind.PREEMPTED, found
     assert found.preempted
     assert found.reason
+
+
+def test_a_trainer_that_stopped_is_told_with_what_it_says_of_its_steps() -> None:
+    said = '{"outcome": "preempted", "last_step": 7, "durable_step": 5, "error": null}'
+    reason = verdict(replace(FAILED, exit_code=75, container_message=said)).reason
+    assert reason == f"the trainer was told to stop and committed what fitted into its grace (exit code 75): {said}"
 
 
 OTHER_ENDINGS = {
@@ -145,11 +151,16 @@ def test_every_other_state_has_its_own_class(pod: PodState, kind: VerdictKind) -
     assert not found.preempted
 
 
+def test_a_fenced_trainer_names_no_attempt_as_the_newer_one() -> None:
+    fenced = verdict(replace(FAILED, exit_code=76))
+    assert fenced.reason == "the trainer found that another attempt owns its run"
+
+
 def test_a_silent_node_is_waited_for_until_grace_and_margin_are_over() -> None:
     assert verdict(silent_for(RUNNING, GRACE + MARGIN)).kind is VerdictKind.RUNNING
     lost = verdict(silent_for(RUNNING, GRACE + MARGIN + timedelta(seconds=1)))
     assert lost == PodVerdict(
-        kind=VerdictKind.LOST_NODE, reason="node lost: node gpu-1 has not been Ready for 101 s, more than 100 s"
+        kind=VerdictKind.LOST_NODE, reason="node lost: node gpu-1 has not been Ready for 101 s (limit 100 s)"
     )
     assert lost.preempted
 
@@ -221,43 +232,6 @@ def test_a_pull_that_never_works_fails_at_once_naming_image_registry_and_cluster
 
 def test_an_image_name_that_no_registry_could_hold_is_never_waited_for() -> None:
     assert verdict(replace(PULLING, container_reason="InvalidImageName")).kind is VerdictKind.IMAGE_MISSING
-
-
-def test_the_exit_codes_are_those_of_the_trainer() -> None:
-    assert (EXIT_PREEMPTED, EXIT_FENCED) == (ExitCode.PREEMPTED, ExitCode.FENCED)
-
-
-HAND_OVERS = {
-    "running": (RUNNING, None, False),
-    "being deleted": (replace(RUNNING, deleted_at=NOW, disruption="DeletionByTaintManager"), None, False),
-    "gone": (GONE, None, True),
-    "failed": (FAILED, None, True),
-    "trainer over, sidecar runs": (replace(RUNNING, exit_code=75), None, True),
-    "node object gone": (replace(RUNNING, node_exists=False, node_ready=None), None, True),
-    "node silent, within its margin": (silent_for(RUNNING, GRACE), None, False),
-    "node silent for too long": (silent_for(RUNNING, timedelta(seconds=101)), None, True),
-    "failed while others of its gang run": (replace(FAILED, others_running=True), None, False),
-    "node gone while others of its gang run": (
-        replace(RUNNING, node_exists=False, node_ready=None, others_running=True),
-        None,
-        False,
-    ),
-    "failed, its cluster silent since": (FAILED, NOW - GRACE, True),
-    "a gang on a cluster silent for too long": (
-        replace(FAILED, others_running=True),
-        NOW - timedelta(seconds=101),
-        True,
-    ),
-    "cluster silent, within its margin": (RUNNING, NOW - GRACE, False),
-    "cluster silent for too long": (RUNNING, NOW - timedelta(seconds=101), True),
-}
-
-
-@pytest.mark.parametrize(("pod", "since", "allowed"), HAND_OVERS.values(), ids=HAND_OVERS)
-def test_a_run_is_handed_over_only_when_its_pod_is_over_or_silent_for_too_long(
-    pod: PodState, since: datetime | None, allowed: bool
-) -> None:
-    assert may_hand_over(pod, now=NOW, node_margin=MARGIN, unreachable_since=since) is allowed
 
 
 @given(

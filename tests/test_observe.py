@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from spillway.clouds.base import ClusterClient
 from spillway.errors import Missing, Unreachable
-from spillway.model import Cluster, ClusterState, Snapshot
+from spillway.model import Cluster, ClusterState, DatasetFacts, ObjectInfo, Snapshot
 from spillway.observe import observe
+from spillway.stores.local import LocalStore
+from spillway.stores.s3 import open_store
+from spillway.sync.execute import sync_dataset
 from spillway.testing.builders import NOW, cloud_cluster, cluster_state, onprem_cluster
 
 PATIENT = timedelta(seconds=60)
@@ -54,10 +59,13 @@ def released() -> Iterator[threading.Event]:
 
 
 def test_the_snapshot_holds_every_cluster_that_answers() -> None:
-    present = frozenset({("digits", "onprem")})
-    seen = observe({"onprem": well(ONPREM), "cloud": well(CLOUD)}, now=NOW, deadline=PATIENT, datasets_present=present)
+    known = {"digits": DatasetFacts(home="onprem", size_bytes=7)}
+    seen = observe({"onprem": well(ONPREM), "cloud": well(CLOUD)}, now=NOW, deadline=PATIENT, datasets=known)
     assert seen == Snapshot(
-        taken_at=NOW, clusters=(cluster_state(CLOUD), cluster_state(ONPREM)), datasets_present=present
+        taken_at=NOW,
+        clusters=(cluster_state(CLOUD), cluster_state(ONPREM)),
+        datasets_present=frozenset({("digits", "onprem")}),
+        datasets=known,
     )
 
 
@@ -68,7 +76,7 @@ def test_a_cluster_that_fails_is_unreachable_with_its_cause_and_hides_no_other()
         deadline=PATIENT,
     )
     assert seen.clusters == (cluster_state(CLOUD),)
-    assert seen.unreachable == {"onprem": "cluster 'onprem' is unreachable: 503"}
+    assert (seen.unreachable, seen.misconfigured) == ({"onprem": "cluster 'onprem' is unreachable: 503"}, frozenset())
     assert seen.unreachable_clusters == (ONPREM,)
     assert seen.declared == (CLOUD, ONPREM)
 
@@ -77,6 +85,7 @@ def test_a_cluster_without_a_client_stays_declared() -> None:
     missing = Missing("Connection", "cloud_kubernetes", "Airflow")
     seen = observe({"cloud": missing, "onprem": well(ONPREM)}, now=NOW, deadline=PATIENT, declared={"cloud": CLOUD})
     assert seen.unreachable == {"cloud": "Connection 'cloud_kubernetes' is not in Airflow"}
+    assert seen.misconfigured == {"cloud"}
     assert seen.unreachable_clusters == (CLOUD,)
 
 
@@ -94,7 +103,7 @@ def test_a_late_cluster_is_unreachable_and_the_others_are_not_waited_for_twice(r
 
 
 def test_all_clusters_are_asked_at_the_same_time() -> None:
-    together = threading.Barrier(3, timeout=30)
+    together = threading.Barrier(3, timeout=60)
 
     def answer_of(cluster: Cluster) -> Callable[[], ClusterState]:
         def answer() -> ClusterState:
@@ -117,3 +126,73 @@ def test_a_fault_in_reading_one_cluster_is_its_cause(caplog: pytest.LogCaptureFi
 
 def test_nothing_declared_is_nothing_seen() -> None:
     assert observe({}, now=NOW, deadline=PATIENT) == Snapshot(taken_at=NOW, clusters=())
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> Path:
+    """A folder in which the dataset ``digits`` is whole, by the record of its sync."""
+    for folder in ("home", "copy"):
+        (tmp_path / folder).mkdir()
+    source = LocalStore(tmp_path / "home")
+    source.put("digits/a", b"a", size_bytes=1)
+    sync_dataset(
+        source=source,
+        destination=LocalStore(tmp_path / "copy"),
+        dataset="digits",
+        prefix="digits/",
+    )
+    return tmp_path / "copy"
+
+
+def test_what_is_whole_at_a_site_is_read_while_the_clusters_are(copy: Path) -> None:
+    together = threading.Barrier(2, timeout=60)
+
+    def answer() -> ClusterState:
+        together.wait()
+        return cluster_state(CLOUD)
+
+    class WaitingStore(LocalStore):
+        def list(self, prefix: str = "") -> Iterator[ObjectInfo]:
+            together.wait()  # passes only when the cluster is being asked too
+            return super().list(prefix)
+
+    seen = observe(
+        {"cloud": AnsweringCluster(CLOUD, answer)},
+        now=NOW,
+        deadline=PATIENT,
+        stores={"cloud": WaitingStore(copy)},
+        datasets={"digits": DatasetFacts(home="onprem", size_bytes=10**6)},
+    )
+    assert seen.clusters == (cluster_state(CLOUD),)
+    assert seen.datasets_present == {("digits", "onprem"), ("digits", "cloud")}
+
+
+@pytest.fixture
+def _nobody_left() -> Iterator[None]:
+    """Waits for who was left behind: an S3 client draws from ``random`` before it tries again, also in later tests."""
+    yield
+    for thread in threading.enumerate():
+        if thread.name.startswith("observe-"):
+            thread.join(60)
+            assert not thread.is_alive()
+
+
+@pytest.mark.usefixtures("_nobody_left")
+def test_of_a_store_that_accepts_and_never_answers_no_copy_is_known_and_nothing_waits_past_the_deadline(
+    copy: Path,
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        endpoint = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        dead = open_store(
+            name="cloud", bucket="datasets", endpoint_url=endpoint, region="here", access_key="k", secret_key="s"
+        )
+        seen = observe(
+            {"onprem": well(ONPREM), "cloud": well(CLOUD)},
+            now=NOW,
+            deadline=timedelta(seconds=2),
+            stores={"onprem": LocalStore(copy), "cloud": dead},
+            datasets={"faces": DatasetFacts(home="cloud")},
+        )
+    assert seen.clusters == (cluster_state(CLOUD), cluster_state(ONPREM))
+    assert seen.unreachable == {}
+    assert seen.datasets_present == {("digits", "onprem"), ("faces", "cloud")}

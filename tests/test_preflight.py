@@ -2,92 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
 import pytest
+import yaml
 
+from spillway.clouds.kubernetes import KubernetesCluster, client_from_kubeconfig
+from spillway.clouds.rights import RIGHTS, Right
 from spillway.errors import AccessDenied, Missing, SpillwayError, Unreachable
-from spillway.model import Cluster, ClusterState, ObjectInfo
-from spillway.preflight import Gap, SiteAccess, gap_table, preflight
-from spillway.registries.http import HttpRegistry
-from spillway.registries.layout import LayoutRegistry
+from spillway.preflight import Gap, SiteAccess, gap_table, merged, preflight
+from spillway.sandbox.settings import PROJECT
 from spillway.stores.local import LocalStore
-from spillway.stores.s3 import open_store
-from spillway.testing.builders import NOW, cluster_state, node, node_pool, onprem_cluster
-from spillway.testing.registry_server import RegistryServer
-from spillway.testing.s3_server import S3Server
-
-CLUSTER = onprem_cluster()
-
-
-@dataclass
-class KnownCluster:
-    """A cluster in the state that a test gives it, asked as a real one would be."""
-
-    state: ClusterState = field(default_factory=lambda: cluster_state(CLUSTER))
-    time: datetime | None = NOW
-    has_namespace: bool = True
-
-    @property
-    def cluster(self) -> Cluster:
-        return self.state.cluster
-
-    def describe(self) -> ClusterState:
-        return self.state
-
-    def namespace_exists(self) -> bool:
-        return self.has_namespace
-
-    def server_time(self) -> datetime | None:
-        return self.time
-
-    def __getattr__(self, name: str) -> Any:
-        raise AttributeError(f"preflight must not call {name}")
-
-
-class StoreWithoutConditions(LocalStore):
-    """A store that takes the conditions of a write and ignores them, as some do."""
-
-    def put(self, key: str, body: bytes | Iterable[bytes], **fields: Any) -> ObjectInfo:
-        return super().put(key, body, **(fields | {"if_absent": False, "if_match": None}))
-
-
-class StoreWithoutDeletes(LocalStore):
-    """A store that refuses every delete."""
-
-    def delete(self, keys: Iterable[str]) -> Mapping[str, str]:
-        return dict.fromkeys(keys, "AccessDenied")
+from spillway.testing.builders import cluster_state, node, node_pool, onprem_cluster
+from spillway.testing.kube_server import KubeCluster
+from spillway.testing.preflighted import CLUSTER, KnownCluster, the_gap, whole_site
+from spillway.testing.scripted_api import Answer, scripted_api
 
 
 @pytest.fixture
 def site(tmp_path: Path) -> SiteAccess:
-    """A site without gaps."""
-    for name in ("datasets", "checkpoints"):
-        (tmp_path / name).mkdir()
-    return SiteAccess(
-        cluster=CLUSTER,
-        client=KnownCluster(),
-        datasets=LocalStore(tmp_path / "datasets"),
-        checkpoints=LocalStore(tmp_path / "checkpoints"),
-        registry=LayoutRegistry(tmp_path / "images"),
-    )
-
-
-def gaps_of(*sites: SiteAccess, now: datetime = NOW) -> tuple[Gap, ...]:
-    return preflight(sites, clock=lambda: now)
-
-
-def the_gap(site: SiteAccess) -> Gap:
-    (gap,) = gaps_of(site)
-    return gap
+    return whole_site(tmp_path)
 
 
 def test_a_site_without_gaps_has_none_and_keeps_nothing_of_the_question(site: SiteAccess) -> None:
-    assert gaps_of(site) == ()
+    assert preflight([site]) == ()
     assert isinstance(site.checkpoints, LocalStore)
     assert list(site.checkpoints.list()) == []
     assert gap_table(()) == "no gaps: runs can start on every declared cluster"
@@ -101,7 +41,7 @@ FAILURES = {
     ),
     "401": (
         AccessDenied("cluster 'onprem'", "401 Unauthorized", fix="renew"),
-        "correct the credentials of Connection 'onprem_kubernetes', or grant them access",
+        "renew (its Connection 'onprem_kubernetes')",
     ),
     "unreachable": (
         Unreachable("cluster 'onprem'", "connection refused"),
@@ -119,17 +59,17 @@ def test_a_cluster_that_cannot_be_asked_is_a_gap_and_its_store_is_asked_all_the_
     site: SiteAccess, problem: SpillwayError, fix: str
 ) -> None:
     broken = replace(site, client=problem, registry=Unreachable("registry", "time-out"))
-    assert [(gap.part, gap.problem) for gap in gaps_of(broken)] == [
-        ("cluster", str(problem)),
+    assert [(gap.part, gap.problem) for gap in preflight([broken])] == [
+        ("cluster", problem.told),
         ("registry", "registry is unreachable: time-out"),
     ]
-    assert gaps_of(broken)[0].fix == fix
+    assert preflight([broken])[0].fix == fix
 
 
 def test_a_cluster_without_gpus_and_a_pool_without_nodes_are_gaps(site: SiteAccess) -> None:
     cluster = onprem_cluster(pools=(node_pool(), node_pool(name="h100", node_selector={"pool": "h100", "zone": "a"})))
     state = cluster_state(cluster, nodes=[node(allocatable_gpus=0)])
-    gaps = gaps_of(replace(site, cluster=cluster, client=KnownCluster(state)))
+    gaps = preflight([replace(site, cluster=cluster, client=KnownCluster(state))])
     assert [(gap.cluster, gap.part, gap.problem) for gap in gaps] == [
         ("onprem", "nodes", "none of its 1 nodes has a GPU to give"),
         ("onprem", "pool h100", "no node matches its selector (pool=h100, zone=a)"),
@@ -140,6 +80,56 @@ def test_a_node_of_another_shape_than_declared_is_a_gap(site: SiteAccess) -> Non
     state = cluster_state(CLUSTER, nodes=[node(), node(name="a100-1", allocatable_gpus=4)])
     gap = the_gap(replace(site, client=KnownCluster(state)))
     assert (gap.part, gap.problem) == ("pool a100", "node a100-1 has 4 GPUs, declared are 8")
+
+
+def test_rights_that_are_missing_are_named_with_the_rule_that_grants_them(site: SiteAccess) -> None:
+    lacking = (
+        Right(resource="nodes", verbs=("list",), everywhere=True),
+        Right(resource="namespaces", verbs=("get",)),
+        Right(resource="jobs", verbs=("create", "delete"), group="batch"),
+    )
+    gaps = preflight([replace(site, client=KnownCluster(lacking=lacking))])
+    identity = "the identity of Connection 'onprem_kubernetes' may not"
+    assert [(gap.part, gap.problem, gap.fix.partition(";")[0]) for gap in gaps] == [
+        (
+            "rights",
+            f"{identity} list nodes at cluster scope",
+            'bind it to a ClusterRole with {apiGroups: [""], resources: [nodes], verbs: [list]}',
+        ),
+        (
+            "rights",
+            f"{identity} get namespaces in namespace 'training'",
+            "bind it to a Role of namespace 'training' with {apiGroups: [\"\"], resources: [namespaces], verbs: [get]}",
+        ),
+        (
+            "rights",
+            f"{identity} create, delete jobs in namespace 'training'",
+            "bind it to a Role of namespace 'training' with "
+            '{apiGroups: ["batch"], resources: [jobs], verbs: [create, delete]}',
+        ),
+    ]
+
+
+def test_rights_that_a_cluster_does_not_tell_are_no_gap_and_hide_none(site: SiteAccess) -> None:
+    rights, namespace = preflight([replace(site, client=KnownCluster(lacking=None, has_namespace=False))])
+    assert (rights.part, rights.problem.partition(":")[0], rights.checked) == ("rights", "not checked", False)
+    assert (namespace.part, namespace.checked) == ("namespace", True)
+
+
+def test_the_roles_in_the_documentation_are_the_rights_that_are_checked() -> None:
+    (manifest,) = [block for block in fenced_yaml(PROJECT / "docs" / "clusters.md") if "kind: ClusterRole" in block]
+    granted = {
+        Right(resource=resource, verbs=tuple(rule["verbs"]), group=group, everywhere=role["kind"] == "ClusterRole")
+        for role in yaml.safe_load_all(manifest)
+        for rule in role["rules"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+    }
+    assert granted == set(RIGHTS)
+
+
+def fenced_yaml(document: Path) -> list[str]:
+    return [block.partition("```")[0] for block in document.read_text().split("```yaml\n")[1:]]
 
 
 def test_a_missing_namespace_is_a_gap(site: SiteAccess) -> None:
@@ -153,39 +143,24 @@ def test_a_missing_namespace_is_a_gap(site: SiteAccess) -> None:
 
 @pytest.mark.parametrize("seconds", [-6, 6])
 def test_a_clock_that_differs_by_more_than_the_tolerance_is_a_gap(site: SiteAccess, seconds: int) -> None:
-    skewed = replace(site, client=KnownCluster(time=NOW + timedelta(seconds=seconds)))
+    skewed = replace(site, client=KnownCluster(clock_ahead=timedelta(seconds=seconds)))
     assert the_gap(skewed).problem == "its clock and the one here differ by 6 s, more than 5 s"
 
 
 def test_a_clock_within_the_tolerance_is_none(site: SiteAccess) -> None:
-    assert gaps_of(replace(site, client=KnownCluster(time=NOW + timedelta(seconds=5)))) == ()
+    assert preflight([replace(site, client=KnownCluster(clock_ahead=timedelta(seconds=5)))]) == ()
 
 
 def test_a_clock_that_is_not_told_is_not_taken_for_a_right_one(site: SiteAccess) -> None:
-    gap = the_gap(replace(site, client=KnownCluster(time=None)))
+    gap = the_gap(replace(site, client=KnownCluster(clock_ahead=None)))
     assert (gap.part, gap.problem.partition(",")[0]) == ("clock", "its API does not say what time it is")
-
-
-def test_a_store_that_ignores_conditions_is_found_by_trying(site: SiteAccess, tmp_path: Path) -> None:
-    store = StoreWithoutConditions(tmp_path / "checkpoints")
-    gaps = gaps_of(replace(site, checkpoints=store))
-    assert [(gap.part, gap.problem) for gap in gaps] == [
-        ("bucket checkpoints", f"{store.name} ignores the condition If-None-Match of a write"),
-        ("bucket checkpoints", f"{store.name} ignores the condition If-Match of a write"),
-    ]
-    assert list(store.list()) == []
-
-
-def test_a_store_that_keeps_everything_for_ever_is_a_gap(site: SiteAccess, tmp_path: Path) -> None:
-    gap = the_gap(replace(site, checkpoints=StoreWithoutDeletes(tmp_path / "checkpoints")))
-    assert gap.problem.endswith("be deleted: AccessDenied")
 
 
 def test_the_gaps_are_a_table_in_the_order_of_the_sites(site: SiteAccess) -> None:
     cloud = replace(site, cluster=onprem_cluster(name="cloud-eu"), registry=Unreachable("r", "x"))
     onprem = replace(site, client=KnownCluster(has_namespace=False))
     fix = "check that the address in Connection 'onprem_registry' is right and reachable from here, then ask again"
-    assert gap_table(gaps_of(cloud, onprem)).splitlines() == [
+    assert gap_table(preflight([cloud, onprem])).splitlines() == [
         "CLUSTER   PART       PROBLEM -> WHAT TO DO",
         f"cloud-eu  registry   r is unreachable: x -> {fix}",
         "onprem    namespace  namespace 'training' does not exist -> "
@@ -193,39 +168,38 @@ def test_the_gaps_are_a_table_in_the_order_of_the_sites(site: SiteAccess) -> Non
     ]
 
 
-def test_a_real_store_and_registry_have_no_gaps(
-    site: SiteAccess, s3_server: S3Server, registries: Mapping[str, RegistryServer]
-) -> None:
-    checkpoints = s3_server.store()
-    registry = registries["onprem"].client()
-    assert gaps_of(replace(site, datasets=s3_server.store(), checkpoints=checkpoints, registry=registry)) == ()
-    assert list(checkpoints.list()) == []
+def test_an_identity_that_may_only_look_lacks_what_it_takes_to_run(site: SiteAccess, kube_api: KubeCluster) -> None:
+    tokens = kube_api.directory / "tokens"
+    before = tokens.read_text()
+    tokens.write_text(f"{before}looks-only,viewer\n")
+    kube_api.api.kill()
+    kube_api.api.start()
+    user = {"name": kube_api.name, "user": {"token": "looks-only"}}
+    api_client = client_from_kubeconfig(kube_api.kubeconfig | {"users": [user]})
+
+    looking = KubernetesCluster(cluster=CLUSTER, api_client=api_client)
+    administrator = KubernetesCluster(cluster=CLUSTER, api_client=client_from_kubeconfig(kube_api.kubeconfig))
+
+    assert {(right.resource, right.verbs) for right in looking.missing_rights() or ()} == {
+        ("pods", ("create", "delete")),
+        ("secrets", ("create", "update")),
+        ("configmaps", ("create", "update")),
+        ("services", ("create", "patch")),
+        ("jobs", ("create", "delete")),
+    }
+    parts = [gap.part for gap in preflight([replace(site, client=looking)])]
+    assert parts == ["rights"] * 5 + ["pool a100", "pool a100", "namespace"], "what it may see is checked"
+    with pytest.raises(AccessDenied, match="403"):
+        looking.apply([{"kind": "Secret", "metadata": {"name": "any"}}])
+    assert administrator.missing_rights() == ()
 
 
-def test_missing_buckets_and_wrong_passwords_are_gaps(
-    site: SiteAccess, s3_server: S3Server, registries: Mapping[str, RegistryServer]
-) -> None:
-    forged = open_store(
-        name="onprem",
-        bucket=s3_server.new_bucket(),
-        endpoint_url=s3_server.endpoint_url,
-        region=s3_server.region,
-        access_key=s3_server.admin.access_key,
-        secret_key="wrong",
-    )
-    gaps = gaps_of(
-        replace(
-            site,
-            datasets=s3_server.open("not-there-yet"),
-            checkpoints=forged,
-            registry=HttpRegistry(name="onprem", url=registries["onprem"].url, username="mover", password="wrong"),
-        )
-    )
-    assert [(gap.part, gap.fix) for gap in gaps] == [
-        (
-            "bucket datasets",
-            "create the bucket, or correct its name in clusters.yaml (Connection 'onprem_store' was accepted)",
-        ),
-        ("bucket checkpoints", "correct the credentials of Connection 'onprem_store', or grant them access"),
-        ("registry", "correct the credentials of Connection 'onprem_registry', or grant them access"),
-    ]
+def test_a_cluster_that_does_not_know_the_question_is_not_checked() -> None:
+    with scripted_api(Answer(status=404)) as api:
+        assert KubernetesCluster(cluster=CLUSTER, api_client=api.client()).missing_rights() is None
+
+
+def test_parts_with_the_same_problem_are_one_gap() -> None:
+    gap = Gap(cluster="onprem", part="bucket a", problem="no Connection", fix="create it")
+    alike, other = replace(gap, part="bucket b"), replace(gap, cluster="cloud")
+    assert merged((gap, other, alike)) == (replace(gap, part="bucket a, bucket b"), other)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
 
 import pytest
 
-from spillway.model import Billing
-from spillway.pricing import cost, gpu_hours, price_per_gpu_hour
+from spillway.model import Billing, CostEntry
+from spillway.pricing import cost, gpu_hours, price_per_gpu_hour, prolonged
 from spillway.testing.builders import NOW, node_pool
 
 
@@ -51,6 +52,26 @@ def test_a_cost_is_exact(gpus: int, lasted: timedelta, price: str, amount: str) 
 
 def test_gpu_hours_count_every_gpu() -> None:
     assert gpu_hours(8, NOW, NOW + timedelta(minutes=90)) == Decimal(12)
+
+
+def test_a_booking_with_another_end_keeps_its_price() -> None:
+    hour = CostEntry(
+        cluster="onprem",
+        pod_uid="u",
+        attempt="r-1",
+        department="research",
+        job="digits",
+        billing=Billing.OWNED,
+        gpus=4,
+        gpu_hours=Decimal(4),
+        price_per_gpu_hour=Decimal("2.5"),
+        amount=Decimal(10),
+        started_at=NOW,
+        ended_at=NOW + timedelta(hours=1),
+    )
+    longer = prolonged(hour, NOW + timedelta(hours=3))
+    assert longer == replace(hour, ended_at=NOW + timedelta(hours=3), gpu_hours=Decimal(12), amount=Decimal(30))
+    assert prolonged(longer, hour.ended_at) == hour
 
 
 def test_an_end_before_the_start_is_refused() -> None:

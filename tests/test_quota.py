@@ -37,6 +37,18 @@ def test_shares_are_whole_gpus_of_the_declared_maximum_and_the_rest_is_shared(
     assert department_gpus(QUOTAS, CLUSTERS, kind) == gpus
 
 
+def test_production_and_research_have_their_parts_of_32_local_and_64_cloud_gpus() -> None:
+    clusters = (onprem_cluster(), cloud_cluster(pools=(cloud_pool(max_nodes=8),)))
+    quotas = {
+        "production": QuotaShare(onprem=Decimal("0.8"), cloud=Decimal("0.5")),
+        "research": QuotaShare(onprem=Decimal("0.2"), cloud=Decimal("0.3")),
+    }
+    local = department_gpus(quotas, clusters, SiteKind.ONPREM)
+    cloud = department_gpus(quotas, clusters, SiteKind.CLOUD)
+    assert local == DepartmentGpus(own={"production": 25, "research": 6}, rest=1)
+    assert cloud == DepartmentGpus(own={"production": 32, "research": 19}, rest=13)
+
+
 GPUS = DepartmentGpus(own={"production": 8, "research": 4}, rest=4)
 
 
@@ -61,6 +73,34 @@ GPUS = DepartmentGpus(own={"production": 8, "research": 4}, rest=4)
 )  # fmt: skip
 def test_what_a_department_may_still_take(department: str, used: dict[str, int], available: int) -> None:
     assert GPUS.available(department, used) == available
+
+
+@pytest.mark.parametrize(
+    ("used", "available"),
+    [
+        ({}, 16),
+        ({"production": 8}, 8),
+        ({"production": 3, "research": 9}, 4),
+        ({"production": 12, "research": 4}, 0),
+        ({"production": 12, "research": 9}, 0),
+    ],
+    ids=[
+        "all of it",
+        "what the other leaves",
+        "its own, the rest and more",
+        "nothing is left",
+        "more than is declared",
+    ],
+)
+def test_what_may_be_interrupted_may_borrow_what_others_leave(used: dict[str, int], available: int) -> None:
+    assert GPUS.available("research", used, borrowing=True) == available
+    assert GPUS.available("marketing", used, borrowing=True) == 0
+
+
+def test_what_others_have_borrowed_is_still_its_owners_to_claim() -> None:
+    borrowed = {"research": 16}
+    assert GPUS.available("production", borrowed) == 8
+    assert GPUS.available("production", borrowed, borrowing=True) == 0
 
 
 @given(

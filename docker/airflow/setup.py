@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import os
+from pathlib import Path
 
-from spillway.connections import ConnectionSpec, database_url
+from spillway.connections import connections_from_file, database_url
 from spillway.ledger import upgrade
 from spillway.runs.local import LEDGER_CONNECTION
 from spillway.sandbox.configuration import BUCKETS
@@ -14,15 +14,11 @@ from spillway.sandbox.objectstore import ADMIN_ACTIONS, Identity, create_buckets
 SITES = ("onprem", "cloud")
 
 
-def connection(conn_id: str) -> ConnectionSpec:
-    """A Connection as Airflow reads it from the environment."""
-    return ConnectionSpec(conn_id=conn_id, **json.loads(os.environ[f"AIRFLOW_CONN_{conn_id.upper()}"]))
-
-
 def main() -> None:
-    upgrade(database_url(connection(LEDGER_CONNECTION)))
+    connections = connections_from_file(Path(os.environ["SPILLWAY_CONNECTIONS"]))
+    upgrade(database_url(connections[LEDGER_CONNECTION]))
     for site in SITES:
-        store = connection(f"{site}_store")
+        store = connections[f"{site}_store"]
         mover = Identity(
             name=store.login or "", access_key=store.login or "", secret_key=store.password or "", actions=ADMIN_ACTIONS
         )

@@ -1,53 +1,71 @@
-"""``python -m spillway``: preflight, explain, sync, images, checkpoints, runs, ledger.
+"""``python -m spillway``: preflight, explain, sync, images, checkpoints, cache, runs, transfers, ledger.
 
-Exit code 0 when it is done, 1 with one message where it is not, 2 for words that make no sense, 130 after Ctrl-C.
+Exit code 0 when it is done, 1 with one message where it is not, 2 for words that make no sense, 130 after Ctrl-C, 143
+after SIGTERM.
 """
 
 from __future__ import annotations
 
 import logging
-import os
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 
-from spillway.commands import checkpoints, explain, ledger, movement, preflight, runs
-from spillway.commands.console import Console
-from spillway.commands.installation import installation
+from spillway.commands.console import Console, open_closed_streams
+from spillway.commands.ending import end, end_on_signals, exit_code
 from spillway.commands.parsing import Parser
 from spillway.errors import SpillwayError
 
-SUBJECTS = (preflight, explain, movement, checkpoints, runs, ledger)
-INTERRUPTED = 130
+COMMANDS = {
+    "preflight": "name every gap and what to do; exit 1 if there is one",
+    "explain": "show where a job would run now and why, or decide a run's placements again from their stored inputs",
+    "sync": "make a dataset whole at a site: only what is new or changed moves",
+    "images": "mirror images by digest to other sites' registries",
+    "checkpoints": "the committed steps of a run: ls, verify, replicate, restore, prune",
+    "cache": "what other sites keep, encrypted, of core data: ls, purge",
+    "runs": "list, show, start, cancel, migrate, sweep",
+    "transfers": "what was moved between sites or refused, newest last",
+    "costs": "what a month cost, budgets, and how to spend less: report, budgets, correct",
+    "ledger": "the database of runs, decisions and costs: upgrade",
+}
+"""Each command is in the module of ``spillway.commands`` that has its name."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; gives its exit code."""
-    options = parser().parse_args(arguments)
-    console = Console()
+    words, console = sys.argv[1:] if arguments is None else arguments, Console()
     # Clients that try again say so on their own; what becomes of it is in the one message at the end.
     logging.getLogger("urllib3").setLevel(logging.ERROR)
     try:
+        options = parser(words).parse_words(words)
+        from spillway.commands.installation import installation
+
         chosen = installation(config_dir=options.config_dir, connections=options.connections)
         return int(options.command(chosen, console, options))
     except SpillwayError as problem:
         console.complain(str(problem))
         return 1
-    except BrokenPipeError:  # whoever read the answer has seen enough, as `| head` does
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except BrokenPipeError:  # whoever read the answer has seen enough
         return 1
-    except KeyboardInterrupt:
-        console.complain("interrupted; what was begun is taken up by the same command")
-        return INTERRUPTED
+    except KeyboardInterrupt as ending:
+        console.complain(f"interrupted{console.cut_off}; what is done stays, the same command goes on from there")
+        return exit_code(ending)
 
 
-def parser() -> Parser:
-    """The words of every command."""
+def parser(arguments: Sequence[str]) -> Parser:
+    """The names of all commands, and the words of the one that the arguments begin with: only its module is loaded."""
+    chosen = next((word for word in arguments if not word.startswith("-")), None)
     whole = Parser(prog="python -m spillway", description="Train where there is room: look, explain, move, run.")
     commands = whole.add_subparsers(metavar="COMMAND", required=True)
-    for subject in SUBJECTS:
-        subject.register(commands)
+    for name, text in COMMANDS.items():
+        words = commands.add_parser(name, help=text, description=text)
+        if name == chosen:
+            import_module(f"spillway.commands.{name}").register(words)
     return whole
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    open_closed_streams()
+    end_on_signals()
+    code = main()
+    end(code) if code > 128 else sys.exit(code)

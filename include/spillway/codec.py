@@ -8,6 +8,7 @@ refused, so a value written by a newer release is not silently half-read; so are
 from __future__ import annotations
 
 import dataclasses
+import json
 import types
 import typing
 from collections.abc import Mapping
@@ -21,11 +22,29 @@ from spillway.errors import ConfigError
 
 T = TypeVar("T")
 
+_PLAIN = frozenset({str, int, float, bool, type(None)})
+"""What most of a value is made of, and is plain data already."""
+
+
+def from_json(body: bytes | str) -> Any:
+    """Plain data from JSON that somebody else may have written.
+
+    Raises:
+        ValueError: it is none, or nested so deeply that nothing of ours can have written it.
+    """
+    try:
+        return json.loads(body)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+
 
 def encode(value: Any) -> Any:
     """Plain JSON data for ``value``."""
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {field.name: encode(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    kind: Any = type(value)
+    if kind in _PLAIN:
+        return value
+    if (names := _field_names(kind)) is not None:
+        return {name: encode(getattr(value, name)) for name in names}
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, Decimal):
@@ -96,6 +115,11 @@ def _dataclass(kind: Any, data: Any, path: str) -> Any:
         return kind(**{key: _decode(hints[key], item, f"{path}.{key}") for key, item in data.items()})
     except TypeError as problem:
         raise ConfigError("data", path, str(problem)) from problem
+
+
+@cache
+def _field_names(kind: type) -> tuple[str, ...] | None:
+    return tuple(field.name for field in dataclasses.fields(kind)) if dataclasses.is_dataclass(kind) else None
 
 
 @cache

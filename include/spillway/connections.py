@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from spillway.codec import from_json
 from spillway.errors import ConfigError, UnknownName
 
 _TEXTS = ("conn_type", "description", "host", "schema", "login", "password")
@@ -35,13 +36,17 @@ def connections_from_file(path: Path) -> Mapping[str, ConnectionSpec]:
         ConfigError: the file is missing or has another shape; a message never contains a value of the file.
     """
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
+        data = from_json(path.read_text(encoding="utf-8"))
     except FileNotFoundError as problem:
-        raise ConfigError(path.name, "", f"no such file in {path.parent}") from problem
+        raise ConfigError(
+            str(path), "", "no such file; SPILLWAY_CONNECTIONS or --connections names the one"
+        ) from problem
     except json.JSONDecodeError as problem:
         raise ConfigError(path.name, f"line {problem.lineno}", f"not valid JSON: {problem.msg}") from None
     except (OSError, UnicodeDecodeError) as problem:
         raise ConfigError(path.name, "", f"cannot be read as UTF-8 text: {type(problem).__name__}") from None
+    except ValueError as problem:
+        raise ConfigError(path.name, "", f"not valid JSON: {problem}") from None
     if not isinstance(data, dict):
         raise ConfigError(path.name, "", f"expected a mapping of connections by id, got {_kind(data)}")
     return {conn_id: _connection(path.name, conn_id, entry) for conn_id, entry in data.items()}
@@ -79,8 +84,8 @@ def _port(file: str, conn_id: str, written: Any) -> int | None:
 def _extra(file: str, conn_id: str, written: Any) -> Mapping[str, Any]:
     if isinstance(written, str) and written:
         try:
-            written = json.loads(written)
-        except json.JSONDecodeError:
+            written = from_json(written)
+        except ValueError:
             # The decode error quotes the document, which may hold a secret.
             raise ConfigError(file, f"{conn_id}.extra", "expected a JSON mapping, got text that is not JSON") from None
     if written in (None, ""):
@@ -96,23 +101,32 @@ def _kind(value: Any) -> str:
     return names.get(type(value), "nothing")
 
 
+def require_type(connection: ConnectionSpec, *expected: str) -> None:
+    """Return where the Connection is of an expected type; a mixed-up one may have all fields that are asked for.
+
+    Raises:
+        ConfigError: it is of another.
+    """
+    if connection.conn_type not in expected:
+        raise ConfigError(
+            "Connections",
+            f"{connection.conn_id}.conn_type",
+            f"expected {' or '.join(expected)}, got '{connection.conn_type}'",
+        )
+
+
 def database_url(connection: ConnectionSpec) -> str:
     """The SQLAlchemy URL of a database Connection; a file's is in its extra field ``url``."""
+    require_type(connection, "postgres", "postgresql", "sqlite")
     if connection.conn_type == "sqlite":
         return str(connection.extra.get("url") or f"sqlite:///{connection.host or ''}")
-    if connection.conn_type in {"postgres", "postgresql"}:
-        from sqlalchemy import URL
+    from sqlalchemy import URL
 
-        return URL.create(
-            "postgresql",
-            username=connection.login,
-            password=connection.password,
-            host=connection.host,
-            port=connection.port,
-            database=connection.schema,
-        ).render_as_string(hide_password=False)
-    raise ConfigError(
-        "Connections",
-        f"{connection.conn_id}.conn_type",
-        f"expected postgres or sqlite for a database, got '{connection.conn_type}'",
-    )
+    return URL.create(
+        "postgresql",
+        username=connection.login,
+        password=connection.password,
+        host=connection.host,
+        port=connection.port,
+        database=connection.schema,
+    ).render_as_string(hide_password=False)

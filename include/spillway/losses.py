@@ -10,17 +10,16 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from enum import StrEnum
 
-from spillway.model import PodPhase, PodState
+from spillway.model import ExitCode, PodPhase, PodState, VerdictKind
 from spillway.pulls import PULL_REASONS, pull_can_succeed
 
-EXIT_PREEMPTED = 75
-"""The trainer got its stop signal, committed a checkpoint and ended."""
-EXIT_FENCED = 76
-"""The trainer found that a newer attempt owns its run and ended without committing."""
 KUBERNETES_DEFAULT_GRACE = timedelta(seconds=30)
 
+_ENDED_BY_PLATFORM = {
+    ExitCode.PREEMPTED.value: "was told to stop and committed what fitted into its grace",
+    ExitCode.STORE_UNREACHABLE.value: "ended because its data went on changing or its site's store stayed unreachable",
+}
 _TERMINATED_BY_STOP_SIGNAL = 128 + 15
 _LOSS_REASONS = frozenset({
     "Terminated", "Shutdown", "NodeShutdown", "Evicted", "NodeLost", "Preempting", "Preempted", "PreemptionByScheduler",
@@ -32,20 +31,6 @@ _UNSTARTABLE_REASONS = frozenset({
     "CreateContainerConfigError", "CreateContainerError", "RunContainerError", "ContainerCannotRun", "StartError",
 })  # fmt: skip
 _CACHE_NOT_READY = re.compile(r"timed out|failed to sync", re.IGNORECASE)
-
-
-class VerdictKind(StrEnum):
-    STARTING = "starting"
-    RUNNING = "running"
-    SUCCEEDED = "succeeded"
-    PREEMPTED = "preempted"
-    LOST_NODE = "lost-node"
-    PROGRAM_ERROR = "program-error"
-    IMAGE_MISSING = "image-missing"
-    START_TIMEOUT = "start-timeout"
-    DELETED_BY_PERSON = "deleted-by-person"
-    FENCED = "fenced"
-    CLUSTER_UNREACHABLE = "cluster-unreachable"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +77,7 @@ def judge(
         unreachable_since: the first of the failed polls since the last answer; ``pod`` is then the last answer, and
             nothing is concluded from its age.
     """
-    patience = _patience(pod, node_margin)
+    patience = patience_with(pod, node_margin)
     if unreachable_since is not None:
         if now - unreachable_since > patience:
             silence = _seconds(now - unreachable_since)
@@ -103,27 +88,23 @@ def judge(
     return next(verdict for rule in RULES if (verdict := rule(case)) is not None)
 
 
-def may_hand_over(
-    pod: PodState, *, now: datetime, node_margin: timedelta, unreachable_since: datetime | None = None
-) -> bool:
-    """Whether the pod is over, or its node or cluster silent for longer than its grace and the margin.
+def patience_with(pod: PodState, node_margin: timedelta) -> timedelta:
+    """How long the pod, or its silent node, is waited for: the pod's grace and the margin."""
+    return (KUBERNETES_DEFAULT_GRACE if pod.grace is None else pod.grace) + node_margin
 
-    Only then may the run be fenced and launched elsewhere. A machine that is merely cut off may still compute: the
-    fence, not this answer, keeps its checkpoints out.
-    """
-    patience = _patience(pod, node_margin)
-    over = pod.phase in {PodPhase.SUCCEEDED, PodPhase.FAILED, PodPhase.GONE} or pod.exit_code is not None
-    if unreachable_since is not None and now - unreachable_since > patience:
-        return True
-    lost = unreachable_since is None and (pod.node_exists is False or _node_silent_for(pod, now) > patience)
-    return (over or lost) and not pod.others_running
+
+def node_silent_for(pod: PodState, now: datetime) -> timedelta:
+    """How long the pod's node has not been Ready; zero for a node that is Ready or of which nothing is known."""
+    if pod.node_ready is not False or pod.node_changed_at is None:
+        return timedelta()
+    return now - pod.node_changed_at
 
 
 def _said_by_trainer(case: _Case) -> PodVerdict | None:
     if case.pod.phase is PodPhase.SUCCEEDED:
         return _verdict(VerdictKind.SUCCEEDED, "the trainer ended with exit code 0")
-    if case.pod.exit_code == EXIT_FENCED:
-        return _verdict(VerdictKind.FENCED, "the trainer found that a newer attempt owns its run")
+    if case.pod.exit_code == ExitCode.FENCED:
+        return _verdict(VerdictKind.FENCED, "the trainer found that another attempt owns its run")
     return None
 
 
@@ -164,11 +145,10 @@ def _exited(case: _Case) -> PodVerdict | None:
         return None
     if pod.exit_code == 0:
         return _verdict(VerdictKind.SUCCEEDED, "the trainer ended with exit code 0, its pod did not")
-    if pod.exit_code == EXIT_PREEMPTED:
-        return _verdict(
-            VerdictKind.PREEMPTED,
-            f"the trainer was told to stop and committed its checkpoint (exit code {EXIT_PREEMPTED})",
-        )
+    if pod.exit_code in _ENDED_BY_PLATFORM:
+        how = f"{_ENDED_BY_PLATFORM[pod.exit_code]} (exit code {pod.exit_code})"
+        text = f"the trainer {how}{_detail(pod.container_message)}"
+        return _verdict(VerdictKind.PREEMPTED, text)
     if pod.exit_code is None and pod.reason in _CONFIGURATION_REASONS:
         return _verdict(VerdictKind.PROGRAM_ERROR, pod.reason + _detail(pod.message))
     if pod.exit_code is None or pod.container_reason == "ContainerStatusUnknown":
@@ -210,10 +190,10 @@ def _lost_node(case: _Case) -> PodVerdict | None:
     pod = case.pod
     if pod.node_exists is False:
         return _verdict(VerdictKind.LOST_NODE, f"node lost: node {pod.node} does not exist any more")
-    silence = _node_silent_for(pod, case.now)
+    silence = node_silent_for(pod, case.now)
     if silence <= case.patience:
         return None
-    text = f"node lost: node {pod.node} has not been Ready for {_seconds(silence)}, more than {_seconds(case.patience)}"
+    text = f"node lost: node {pod.node} has not been Ready for {_seconds(silence)} (limit {_seconds(case.patience)})"
     return _verdict(VerdictKind.LOST_NODE, text)
 
 
@@ -272,19 +252,8 @@ def _node_condition(pod: PodState) -> str:
     return f"its node {pod.node} is Ready" if pod.node_ready else f"nothing is known of its node {pod.node}"
 
 
-def _node_silent_for(pod: PodState, now: datetime) -> timedelta:
-    """Zero for a node that is Ready or of which nothing is known."""
-    if pod.node_ready is not False or pod.node_changed_at is None:
-        return timedelta()
-    return now - pod.node_changed_at
-
-
 def _verdict(kind: VerdictKind, reason: str) -> PodVerdict:
     return PodVerdict(kind=kind, reason=reason)
-
-
-def _patience(pod: PodState, node_margin: timedelta) -> timedelta:
-    return (KUBERNETES_DEFAULT_GRACE if pod.grace is None else pod.grace) + node_margin
 
 
 def _cluster(pod: PodState) -> str:

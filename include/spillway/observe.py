@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
+from functools import partial
+from typing import Generic, TypeVar
 
 from spillway.clouds.base import ClusterClient
-from spillway.errors import SpillwayError
-from spillway.model import Cluster, ClusterState, Snapshot
+from spillway.errors import ConfigError, Missing, SpillwayError
+from spillway.model import Cluster, DatasetFacts, Snapshot
+from spillway.stores.base import ObjectStore
+from spillway.sync.manifest import verified_copies
+
+T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
 
@@ -21,58 +28,90 @@ def observe(
     now: datetime,
     deadline: timedelta,
     declared: Mapping[str, Cluster] | None = None,
-    datasets_present: frozenset[tuple[str, str]] = frozenset(),
+    stores: Mapping[str, ObjectStore] | None = None,
+    datasets: Mapping[str, DatasetFacts] | None = None,
 ) -> Snapshot:
     """The Snapshot of every cluster in ``clients``: its state, or why it could not be read.
 
     Args:
         clients: by cluster name; an error where no client could be made.
         now: the moment that the snapshot says it was taken at.
-        deadline: for all clusters together; one that is late counts as unreachable, never as empty.
+        deadline: for everything together; a cluster that is late counts as unreachable, never as empty.
         declared: the facts of clusters without a client, so that they stay candidates.
+        stores: the dataset stores, by cluster name; of one that is late or fails no copy is known.
+        datasets: those that are declared, by name. At home they need no verified copy; copies tell their size.
     """
-    answers: dict[str, ClusterState | str] = {
-        name: str(client) for name, client in clients.items() if isinstance(client, SpillwayError)
-    }
-    readers = {
-        name: threading.Thread(target=_read, args=(name, client, answers), name=f"observe-{name}", daemon=True)
-        for name, client in clients.items()
-        if not isinstance(client, SpillwayError)
-    }
     over_at = time.monotonic() + deadline.total_seconds()
-    for reader in readers.values():
-        reader.start()
-    for reader in readers.values():
-        reader.join(max(0.0, over_at - time.monotonic()))
-    seen = dict(answers)  # a late reader may still write to its own
+    describing = _Asked(
+        "cluster",
+        {name: client.describe for name, client in clients.items() if not isinstance(client, SpillwayError)},
+    )
+    listing = _Asked("datasets of", {name: partial(verified_copies, store) for name, store in (stores or {}).items()})
+    seen, copies = describing.answers(over_at), listing.answers(over_at)
     late = f"no complete answer within {deadline.total_seconds():.0f} s"
+    problems = {name: str(client) for name, client in clients.items() if isinstance(client, SpillwayError)}
+    for name in listing.names - copies.keys():
+        _log.info("which datasets are whole at %s is not known: %s", name, listing.problems.get(name, late))
+    causes = problems | {name: describing.problems.get(name, late) for name in describing.names - seen.keys()}
     return Snapshot(
         taken_at=now,
-        clusters=tuple(state for name in sorted(clients) if isinstance(state := seen.get(name), ClusterState)),
-        unreachable={
-            name: cause for name in sorted(clients) if not isinstance(cause := seen.get(name, late), ClusterState)
-        },
-        unreachable_clusters=_silent(clients, seen, declared or {}),
-        datasets_present=datasets_present,
+        clusters=tuple(seen[name] for name in sorted(seen)),
+        unreachable={name: causes[name] for name in sorted(causes)},
+        misconfigured=frozenset(n for n, client in clients.items() if isinstance(client, ConfigError | Missing)),
+        unreachable_clusters=_silent(clients, sorted(causes), declared or {}),
+        datasets_present=frozenset(
+            [
+                *((dataset, facts.home) for dataset, facts in (datasets or {}).items()),
+                *((dataset, name) for name, sizes in copies.items() for dataset in sizes),
+            ]
+        ),
+        datasets={dataset: _counted(dataset, facts, copies) for dataset, facts in (datasets or {}).items()},
     )
 
 
-def _read(name: str, client: ClusterClient, answers: dict[str, ClusterState | str]) -> None:
-    try:
-        answers[name] = client.describe()
-    except SpillwayError as problem:
-        answers[name] = str(problem)
-    except Exception as problem:  # a fault in reading one cluster must not hide the others
-        _log.exception("reading cluster %s failed", name)
-        answers[name] = f"reading it failed: {type(problem).__name__}: {problem}"
+def _counted(dataset: str, facts: DatasetFacts, copies: Mapping[str, Mapping[str, int]]) -> DatasetFacts:
+    """With the size of its largest copy, where it has any: a site without core data has a part only."""
+    sizes = [sizes[dataset] for sizes in copies.values() if dataset in sizes]
+    return dataclasses.replace(facts, size_bytes=max(sizes)) if sizes else facts
+
+
+class _Asked(Generic[T]):
+    """Questions, asked at the same time, and what has come back: an answer or a problem by name; nothing yet if late.
+
+    A thread that is late is left behind: it ends when its client's own time-outs do.
+    """
+
+    def __init__(self, what: str, questions: Mapping[str, Callable[[], T]]) -> None:
+        self.names = questions.keys()
+        self.problems: dict[str, str] = {}
+        self._what = what
+        self._answers: dict[str, T] = {}
+        self._threads = [
+            threading.Thread(target=self._ask, args=asked, name=f"observe-{asked[0]}", daemon=True)
+            for asked in questions.items()
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def answers(self, over_at: float) -> dict[str, T]:
+        """What was answered by that moment of the monotonic clock."""
+        for thread in self._threads:
+            thread.join(max(0.0, over_at - time.monotonic()))
+        return dict(self._answers)  # a late thread may still write to its own
+
+    def _ask(self, name: str, question: Callable[[], T]) -> None:
+        try:
+            self._answers[name] = question()
+        except SpillwayError as problem:
+            self.problems[name] = str(problem)
+        except Exception as problem:  # a fault in reading one cluster must not hide the others
+            _log.exception("reading %s %s failed", self._what, name)
+            self.problems[name] = f"reading it failed: {type(problem).__name__}: {problem}"
 
 
 def _silent(
-    clients: Mapping[str, ClusterClient | SpillwayError],
-    seen: Mapping[str, ClusterState | str],
-    declared: Mapping[str, Cluster],
+    clients: Mapping[str, ClusterClient | SpillwayError], names: list[str], declared: Mapping[str, Cluster]
 ) -> tuple[Cluster, ...]:
     """The declared facts of the clusters that gave no state, as far as they are known."""
-    silent = [name for name in sorted(clients) if not isinstance(seen.get(name), ClusterState)]
     known = {name: client.cluster for name, client in clients.items() if not isinstance(client, SpillwayError)}
-    return tuple(facts for name in silent if (facts := known.get(name) or declared.get(name)) is not None)
+    return tuple(facts for name in names if (facts := known.get(name) or declared.get(name)) is not None)

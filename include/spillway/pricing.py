@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 from datetime import datetime, timedelta
-from decimal import Context, Decimal
+from decimal import Context, Decimal, InvalidOperation
 
-from spillway.model import Billing, NodePool
+from spillway.model import Billing, CostEntry, NodePool
 
-_EXACT = Context(prec=50)
+EXACT = Context(prec=50)
+"""Enough digits that no sum of a ledger loses any."""
 _HOUR = Decimal(timedelta(hours=1) // timedelta(microseconds=1))
 
 
@@ -20,6 +22,20 @@ def price_per_gpu_hour(pool: NodePool, billing: Billing) -> Decimal | None:
     if price is None or not price.is_finite() or price < 0:
         return None
     return None if price == 0 and billing is not Billing.OWNED else price
+
+
+def fixed_cost_per_gpu_month(pool: NodePool) -> Decimal:
+    """What one GPU of the pool costs a month whether it is used or not; 0 where the pool declares no such cost."""
+    return EXACT.divide(pool.fixed_cost_per_month, Decimal(pool.max_gpus))
+
+
+def price_is_stale(pool: NodePool, billing: Billing, max_age: timedelta | None, now: datetime) -> bool:
+    """Whether a price is older than it may be; one of which nobody says how old it is may be any age. Owned GPUs have
+    no price that anybody else changes.
+    """
+    if max_age is None or billing is Billing.OWNED:
+        return False
+    return pool.prices_as_of is None or now - pool.prices_as_of > max_age
 
 
 def gpu_hours(gpus: int, started_at: datetime, ended_at: datetime) -> Decimal:
@@ -41,4 +57,33 @@ def cost(gpus: int, started_at: datetime, ended_at: datetime, price: Decimal) ->
         raise ValueError(f"expected an end after the start {started_at.isoformat()}, got {ended_at.isoformat()}")
     microseconds = (ended_at - started_at) // timedelta(microseconds=1)
     # Multiplied first and divided once: twenty minutes at 3 an hour are 1, not 0.999...
-    return _EXACT.divide(_EXACT.multiply(Decimal(gpus * microseconds), price), _HOUR)
+    return EXACT.divide(EXACT.multiply(Decimal(gpus * microseconds), price), _HOUR)
+
+
+def prolonged(entry: CostEntry, ended_at: datetime) -> CostEntry:
+    """The booking with another end, at the price that it was booked at.
+
+    Raises:
+        ValueError: the end is before the start.
+    """
+    return dataclasses.replace(
+        entry,
+        ended_at=ended_at,
+        gpu_hours=gpu_hours(entry.gpus, entry.started_at, ended_at),
+        amount=cost(entry.gpus, entry.started_at, ended_at, entry.price_per_gpu_hour),
+    )
+
+
+def repriced(entry: CostEntry, price: Decimal) -> CostEntry:
+    """The booking at another price per GPU-hour."""
+    amount = cost(entry.gpus, entry.started_at, entry.ended_at, price)
+    return dataclasses.replace(entry, price_per_gpu_hour=price, amount=amount)
+
+
+def price_of(written: str) -> Decimal | None:
+    """The price that a person writes; None where it is none that can be believed."""
+    try:
+        price = Decimal(written)
+    except InvalidOperation:
+        return None
+    return price if price.is_finite() and price >= 0 else None

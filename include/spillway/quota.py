@@ -15,20 +15,27 @@ class DepartmentGpus:
     own: Mapping[str, int]
     rest: int
 
-    def available(self, department: str, used: Mapping[str, int]) -> int:
+    def available(self, department: str, used: Mapping[str, int], *, borrowing: bool = False) -> int:
         """How many more GPUs the department may take while others use that many.
 
         The rest pool shrinks by what each department uses beyond its own. A department without a share has nothing,
-        not even of the rest.
+        not even of the rest. What others borrow of its own GPUs takes nothing from what it may have.
+
+        Args:
+            borrowing: whether it may also take what others leave of their own.
         """
         if department not in self.own:
             return 0
+        if borrowing:
+            return max(0, self.most(department, borrowing=True) - sum(used.get(name, 0) for name in self.own))
         beyond = sum(max(0, used.get(other, 0) - gpus) for other, gpus in self.own.items() if other != department)
         return max(0, self.most(department) - min(beyond, self.rest) - used.get(department, 0))
 
-    def most(self, department: str) -> int:
+    def most(self, department: str, *, borrowing: bool = False) -> int:
         """How many GPUs the department may have while nobody uses any."""
-        return self.own[department] + self.rest if department in self.own else 0
+        if department not in self.own:
+            return 0
+        return self.rest + (sum(self.own.values()) if borrowing else self.own[department])
 
 
 def department_gpus(quotas: Mapping[str, QuotaShare], clusters: Iterable[Cluster], kind: SiteKind) -> DepartmentGpus:

@@ -7,37 +7,76 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import yaml
-from airflow.sdk import BaseHook, Connection
+from airflow.sdk import BaseHook, Connection, get_current_context
 
-from spillway.config import Configuration, configuration_directory, load
-from spillway.connections import ConnectionSpec, database_url
+from spillway.config import Configuration, configuration_directory, jobs_directory, load, load_image_uses
+from spillway.connections import ConnectionSpec, database_url, require_type
 from spillway.errors import ConfigError, Missing
-from spillway.ledger import check_workers_reach, open_ledger
+from spillway.ledger import Ledger, check_workers_reach, open_ledger
 from spillway.model import Cluster
 from spillway.runs.local import LEDGER_CONNECTION
-from spillway.runs.services import Services
-from spillway.runs.sites import Connect, site_opener
+from spillway.runs.services import Connect, Services
+from spillway.runs.sites import site_opener
 from spillway_airflow.threads import in_thread
 
 
 def worker_services() -> Services:
     """The services of a task; Connections are read when a site is first used."""
+    return replace(_services(configuration(), _connect), actor=_task())
+
+
+def ledger() -> Ledger:
+    """The ledger, for what needs nothing else of an installation.
+
+    Raises:
+        Missing: Airflow has no Connection of it.
+        ConfigError, Unreachable, AccessDenied: as ``open_ledger``.
+    """
+    return _open_ledger(_connect)
+
+
+def _connect(conn_id: str) -> ConnectionSpec:
     from airflow.sdk.exceptions import AirflowNotFoundException
 
-    def connect(conn_id: str) -> ConnectionSpec:
-        try:
-            return connection_spec(BaseHook.get_connection(conn_id))
-        except AirflowNotFoundException as absent:
-            raise _missing(conn_id) from absent
-
-    return _services(configuration(), connect)
+    try:
+        return connection_spec(BaseHook.get_connection(conn_id))
+    except AirflowNotFoundException as absent:
+        raise _missing(conn_id) from absent
 
 
-async def triggerer_services() -> Services:
-    """The services of a trigger; every Connection is read now, for a trigger's threads cannot ask for one later."""
+def _task() -> str | None:
+    """The task that this is, ``dag/run/task`` with its map index; None outside of one."""
+    try:
+        ti = get_current_context()["ti"]
+    except RuntimeError:
+        return None
+    mapped = f"[{ti.map_index}]" if ti.map_index is not None and ti.map_index >= 0 else ""
+    return f"{ti.dag_id}/{ti.run_id}/{ti.task_id}{mapped}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """What services are made of, as it was at one moment; a Connection that was not found is not among them."""
+
+    configuration: Configuration
+    connections: Mapping[str, ConnectionSpec]
+
+
+async def triggerer_settings(known: Mapping[str, ConnectionSpec] | None = None) -> Settings:
+    """The settings of a trigger; every Connection is read now, for a trigger's threads cannot ask for one later.
+
+    Airflow says that a Connection is not there also when its own database does not answer. The ledger's is asked for
+    first and must be found; of the others, one that is not found stays as it is in ``known``.
+
+    Raises:
+        ConfigError: the declared configuration is wrong.
+        Missing: the ledger's Connection is not found.
+    """
     from airflow.sdk.exceptions import AirflowNotFoundException
 
     declared = await in_thread(configuration)
@@ -45,15 +84,28 @@ async def triggerer_services() -> Services:
     for conn_id in connection_ids(declared):
         try:
             found[conn_id] = connection_spec(await BaseHook.aget_connection(conn_id))
-        except AirflowNotFoundException:
-            continue
+        except AirflowNotFoundException as absent:
+            if conn_id == LEDGER_CONNECTION:
+                raise _missing(conn_id) from absent
+            if known and conn_id in known:
+                found[conn_id] = known[conn_id]
+    return Settings(configuration=declared, connections=found)
+
+
+def services_of(settings: Settings) -> Services:
+    """The services that the settings describe; asks the ledger whether it is there."""
 
     def connect(conn_id: str) -> ConnectionSpec:
-        if conn_id not in found:
+        if conn_id not in settings.connections:
             raise _missing(conn_id)
-        return found[conn_id]
+        return settings.connections[conn_id]
 
-    return await in_thread(_services, declared, connect)
+    return _services(settings.configuration, connect)
+
+
+async def triggerer_services() -> Services:
+    """The services of a trigger with the settings of this moment."""
+    return await in_thread(services_of, await triggerer_settings())
 
 
 def configuration() -> Configuration:
@@ -66,7 +118,11 @@ def connection_ids(declared: Configuration) -> tuple[str, ...]:
     ids = [LEDGER_CONNECTION]
     for cluster in declared.clusters.values():
         store = cluster.object_store
-        ids += [cluster.connection, store.connection, store.pod_connection, cluster.registry.connection]
+        public = [store.public_connection] if store.public_connection else []
+        ids += [cluster.connection, store.connection, store.pod_connection, *public, cluster.registry.connection]
+    for dataset in declared.datasets.values():
+        ids += [dataset.remote_read] if dataset.remote_read is not None else []
+        ids += [dataset.cache.connection] if dataset.cache is not None else []
     return tuple(dict.fromkeys(ids))
 
 
@@ -85,11 +141,22 @@ def connection_spec(connection: Connection) -> ConnectionSpec:
 
 
 def _services(declared: Configuration, connect: Connect) -> Services:
+    opened = _open_ledger(connect)  # a task finds out at its start
+    return Services(
+        configuration=declared,
+        open_ledger=lambda: opened,
+        open_site=site_opener(connect, open_cluster),
+        connect=connect,
+        image_uses=partial(load_image_uses, jobs_directory(os.environ), declared.datasets),
+    )
+
+
+def _open_ledger(connect: Connect) -> Ledger:
     from airflow.configuration import conf
 
     url = database_url(connect(LEDGER_CONNECTION))
     check_workers_reach(url, executor_is_local="LocalExecutor" in conf.get("core", "executor"))
-    return Services(configuration=declared, ledger=open_ledger(url), open_site=site_opener(connect, open_cluster))
+    return open_ledger(url)
 
 
 def open_cluster(cluster: Cluster, connection: ConnectionSpec) -> Any:
@@ -108,6 +175,7 @@ def open_cluster(cluster: Cluster, connection: ConnectionSpec) -> Any:
 
     from spillway.clouds.kubernetes import KubernetesCluster
 
+    require_type(connection, "kubernetes")
     extra = connection.extra
     in_cluster = _flag(extra.get("in_cluster"))
     own = ClientConfiguration()

@@ -7,7 +7,9 @@ from typing import Any
 
 from airflow.sdk import TaskGroup
 
+from spillway.ledger import TransferKind
 from spillway_airflow.assets import CHECKPOINTS
+from spillway_airflow.link_pool import turn
 from spillway_airflow.operators.place_job import PlaceJobOperator
 from spillway_airflow.operators.settle_job import SettleJobOperator
 from spillway_airflow.operators.sync_dataset import SyncDatasetOperator
@@ -15,8 +17,14 @@ from spillway_airflow.operators.sync_image import SyncImageOperator
 from spillway_airflow.operators.training_pod import TrainingPodOperator
 
 GROUP = "training"
-RETRIES = 2
-"""For lost workers only; each finds the open attempt again."""
+RETRYING: dict[str, Any] = {
+    "retries": 10,
+    "retry_delay": timedelta(seconds=10),
+    "retry_exponential_backoff": 2,
+    "max_retry_delay": timedelta(minutes=10),
+}
+"""For lost workers, of which a training of weeks sees several, and for outages of most of an hour; each retry finds the
+open attempt again. What no retry can help fails at once."""
 
 
 def training_job(
@@ -34,16 +42,15 @@ def training_job(
         dry_run_only: a boolean, or a template that renders to one.
         poll_seconds: how often the pod is looked at: a number, or a template that renders to one.
     """
-    defaults: dict[str, Any] = {"retries": RETRIES, "retry_delay": timedelta(seconds=15)}
     with TaskGroup(
         group_id=group_id,
         prefix_group_id=group_id != GROUP,
-        default_args=defaults,  # type: ignore[arg-type]
+        default_args=RETRYING,  # type: ignore[arg-type]
     ) as group:
         place = PlaceJobOperator(task_id="place", job=job, dry_run_only=dry_run_only, poll_seconds=poll_seconds)
         run = f"{{{{ ti.xcom_pull(task_ids='{place.task_id}')['run'] }}}}"
-        image = SyncImageOperator(task_id="sync_image", training_run=run)
-        dataset = SyncDatasetOperator(task_id="sync_dataset", training_run=run)
+        image = SyncImageOperator(task_id="sync_image", training_run=run, **turn(TransferKind.IMAGE))
+        dataset = SyncDatasetOperator(task_id="sync_dataset", training_run=run, **turn(TransferKind.DATASET))
         train = TrainingPodOperator(task_id="train", training_run=run, poll_seconds=poll_seconds, outlets=[CHECKPOINTS])
         settle = SettleJobOperator(task_id="settle", training_run=run)
         place >> [image, dataset] >> train >> settle

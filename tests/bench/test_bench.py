@@ -9,7 +9,6 @@ from statistics import median
 
 import pytest
 
-from spillway.model import Tier
 from spillway.stores.local import LocalStore
 from spillway.sync.execute import sync_dataset
 
@@ -39,9 +38,7 @@ def test_a_sync_with_nothing_to_do_against_the_full_copy(tmp_path: Path) -> None
         destination = LocalStore(folder)
 
         def sync(to: LocalStore = destination) -> object:
-            return sync_dataset(
-                source=source, destination=to, dataset="d", prefix="data/", tier=Tier.PUBLIC, home="a", site="b"
-            )
+            return sync_dataset(source=source, destination=to, dataset="d", prefix="data/")
 
         full, nothing = _seconds(sync), _seconds(sync)
         ratios.append(nothing / full)

@@ -1,15 +1,24 @@
-"""Twenty single processes are killed while training runs go on; every run ends as if nothing had happened.
+"""Twenty times one process is killed while training runs go on; every run ends as if nothing had happened.
+
+When which kind of process is killed is shuffled, each kind comes up at least twice; the next one is killed when the
+sandbox is whole again.
 
 The seed is printed and can be given: SPILLWAY_CHAOS_SEED=7 make chaos
 """
 
 from __future__ import annotations
 
+import contextlib
+import math
 import os
 import random
 import signal
 import time
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -23,93 +32,129 @@ from spillway.runs.services import Services
 from spillway.sandbox import lifecycle
 from spillway.sandbox.airflow_api import AirflowApi, sandbox_api
 from spillway.sandbox.demo.reference import reference_loss
-from spillway.sandbox.settings import INCLUDE, SandboxSettings, sandbox_settings
+from spillway.sandbox.settings import INCLUDE, SandboxSettings
 from spillway.sandbox.supervisor import marked_processes, read_status
-from spillway.testing.processes import free_ports
+from spillway.testing.airflow_server import workers
+from spillway.testing.polling import eventually
+from spillway.testing.sandbox_server import free_settings
+
+Victims = Callable[[SandboxSettings], list[int]]
 
 KILLS = 20
 SETTLE_SECONDS = (6.0, 14.0)
+APPEAR_SECONDS = 300.0
 FINISH_SECONDS = 600.0
+OVER = frozenset({"success", "failed"})
 
 
 @pytest.fixture
 def settings(tmp_path: Path) -> Iterator[SandboxSettings]:
-    base_port = free_ports(1)[0] // 1000 * 1000
-    found = sandbox_settings(tmp_path / "sandbox", base_port)
+    found = free_settings(tmp_path / "sandbox")
     lifecycle.up(found, print, dags=("train",))
     yield found
     lifecycle.down(found, print)
     assert not list(marked_processes(found.state))
 
 
-def _supervised(settings: SandboxSettings, name: str) -> int | None:
-    pid = (read_status(settings.state) or {}).get(name, {}).get("pid")
-    return pid if isinstance(pid, int) else None
+def _status(settings: SandboxSettings) -> dict[str, dict[str, object]]:
+    status = read_status(settings.state)
+    assert status is not None, "the sandbox's supervisor has ended"
+    return status
 
 
-def _worker(settings: SandboxSettings) -> int | None:
-    """A process that carries a task right now."""
-    for pid in marked_processes(settings.state):
-        try:
-            command = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ")
-        except OSError:
-            continue
-        if b"task supervisor" in command or b"LocalExecutor" in command or b"executor -- " in command:
-            return pid
-    return None
+def _is_whole(settings: SandboxSettings) -> bool:
+    """Whether every process is back that was killed before."""
+    return all(entry["state"] == "ready" for entry in _status(settings).values())
 
 
-def _victims(settings: SandboxSettings) -> dict[str, int | None]:
-    sites = [site.name for site in settings.sites]
-    nodes = [node.process for site in settings.sites for node in site.nodes]
-    kinds = {
-        "worker": [_worker(settings)],
-        "scheduler": [_supervised(settings, "airflow-scheduler")],
-        "triggerer": [_supervised(settings, "airflow-triggerer")],
-        "airflow-api": [_supervised(settings, "airflow-api-server")],
-        "kube-api": [_supervised(settings, f"{site}-kube-api") for site in sites],
-        "node": [_supervised(settings, node) for node in nodes],
-        "store": [_supervised(settings, f"{site}-store") for site in sites],
-    }
-    return {kind: random.choice([pid for pid in pids if pid] or [None]) for kind, pids in kinds.items()}
+def _supervised(settings: SandboxSettings, *names: str) -> list[int]:
+    status = _status(settings)
+    return [int(str(status[name]["pid"])) for name in names if status[name]["pid"]]
 
 
-def _kill_one(settings: SandboxSettings) -> str | None:
-    kind, pid = random.choice([(k, p) for k, p in _victims(settings).items() if p is not None])
-    try:
-        os.kill(pid, signal.SIGKILL)
-    except ProcessLookupError:
-        return None
-    return kind
+def _of_each_site(process: str) -> Victims:
+    return lambda settings: _supervised(settings, *(f"{site.name}-{process}" for site in settings.sites))
 
 
-def _in_flight(api: AirflowApi, runs: list[str]) -> bool:
-    return bool(runs) and api.run_state("train", runs[-1]) in ("queued", "running")
+KINDS: dict[str, Victims] = {
+    "worker": lambda settings: sorted(workers(settings)),
+    "scheduler": lambda settings: _supervised(settings, "airflow-scheduler"),
+    "triggerer": lambda settings: _supervised(settings, "airflow-triggerer"),
+    "Airflow's API server": lambda settings: _supervised(settings, "airflow-api-server"),
+    "Kubernetes API server": _of_each_site("kube-api"),
+    "node agent": lambda settings: _supervised(
+        settings, *(node.process for site in settings.sites for node in site.nodes)
+    ),
+    "store": _of_each_site("store"),
+}
+
+
+def _order(chance: random.Random) -> list[str]:
+    """Who is killed when: every kind three times, one of them twice."""
+    order = list(KINDS) * math.ceil(KILLS / len(KINDS))
+    chance.shuffle(order)
+    return order[:KILLS]
+
+
+def test_an_order_has_every_kind_at_least_twice() -> None:
+    for seed in range(20):
+        order = Counter(_order(random.Random(seed)))
+        assert (order.total(), set(order), min(order.values())) == (KILLS, set(KINDS), 2)
+
+
+@dataclass(kw_only=True)
+class Trainings:
+    """Runs of ``train``, one after the other."""
+
+    api: AirflowApi
+    started: list[str] = field(default_factory=list)
+
+    def keep_one_going(self) -> None:
+        """Start the next one where the last one is over."""
+        if not self.started or self.api.run_state("train", self.started[-1]) in OVER:
+            self.started.append(self.api.trigger("train", {"job": "digits", "poll_seconds": 1}))
+
+    def ends(self) -> dict[str, str]:
+        """The final state of each."""
+        return {
+            run: eventually(
+                partial(self.api.run_state, "train", run), OVER.__contains__, seconds=FINISH_SECONDS, pause=2
+            )
+            for run in self.started
+        }
+
+
+def _kill_one(kind: str, settings: SandboxSettings, trainings: Trainings, chance: random.Random) -> None:
+    """Kill a process of the kind, as soon as there is one, while a training goes on."""
+
+    def killed() -> bool:
+        trainings.keep_one_going()
+        pids = KINDS[kind](settings)
+        with contextlib.suppress(ProcessLookupError):
+            if pids:
+                os.kill(chance.choice(pids), signal.SIGKILL)
+                return True
+        return False
+
+    eventually(killed, seconds=APPEAR_SECONDS, pause=0.1)
 
 
 @pytest.mark.chaos
 @pytest.mark.timeout(3600)
 def test_every_run_ends_well_although_twenty_processes_are_killed(settings: SandboxSettings, tmp_path: Path) -> None:
     seed = int(os.environ.get("SPILLWAY_CHAOS_SEED", str(time.time_ns() % 100000)))
-    random.seed(seed)
+    chance = random.Random(seed)
     print(f"seed {seed}")
-    api, services = sandbox_api(settings), local_services(settings.config, settings.connections)
-    runs: list[str] = []
-    for number in range(1, KILLS + 1):
-        if not _in_flight(api, runs):
-            runs.append(api.trigger("train", {"job": "digits", "poll_seconds": 1}))
-        time.sleep(random.uniform(*SETTLE_SECONDS))
-        kind = None
-        while kind is None:
-            kind = _kill_one(settings)
-        print(f"kill {number}: {kind}")
-    deadline = time.monotonic() + FINISH_SECONDS
-    states = dict.fromkeys(runs, "queued")
-    while any(state in ("queued", "running") for state in states.values()) and time.monotonic() < deadline:
-        time.sleep(2)
-        states = {run: api.run_state("train", run) for run in runs}
-    assert states == dict.fromkeys(runs, "success")
-    _check_evidence(services, runs, tmp_path / "reference")
+    trainings = Trainings(api=sandbox_api(settings, patience_seconds=FINISH_SECONDS))
+    for number, kind in enumerate(_order(chance), start=1):
+        trainings.keep_one_going()
+        time.sleep(chance.uniform(*SETTLE_SECONDS))
+        eventually(partial(_is_whole, settings), seconds=APPEAR_SECONDS, pause=0.5)
+        _kill_one(kind, settings, trainings, chance)
+        print(f"{datetime.now(UTC):%H:%M:%S} kill {number}: {kind}", flush=True)
+    assert trainings.ends() == dict.fromkeys(trainings.started, "success")
+    services = local_services(settings.config, settings.connections)
+    _check_evidence(services, trainings.started, tmp_path / "reference")
 
 
 def _check_evidence(services: Services, dag_runs: list[str], folder: Path) -> None:

@@ -1,40 +1,28 @@
 import hashlib
 import json
-import threading
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
-from spillway.checkpoints.layout import Head, manifest_key, part_key
+from spillway.checkpoints.layout import Head, claim_key, manifest_key, part_key
 from spillway.checkpoints.store import CheckpointStore
 from spillway.errors import CheckpointConflict, CorruptCheckpoint, Fenced, Missing, Unreachable
 from spillway.model import CheckpointManifest, CheckpointPart
 from spillway.stores.base import ObjectStore, read_all
 from spillway.stores.local import LocalStore
 from spillway.testing.builders import NOW
-from spillway.testing.checkpoints import WatchedStore, commit_step
+from spillway.testing.checkpoints import WatchedStore, commit_step, committed, contents
 
 RUN = "llm-7b"
-
-
-def contents(store: ObjectStore) -> dict[str, bytes]:
-    return {info.key: read_all(store, info.key) for info in store.list()}
-
-
-def committed(checkpoints: CheckpointStore) -> list[tuple[int, int]]:
-    """(step, attempt) of each committed step, oldest first."""
-    head = checkpoints.head()
-    return [] if head is None else [(entry.step, entry.attempt) for entry in head.committed]
 
 
 def test_a_run_that_nobody_fenced_has_no_head_and_takes_no_commit(any_store: ObjectStore) -> None:
     checkpoints = CheckpointStore(any_store, RUN)
     assert checkpoints.head() is None
-    with pytest.raises(Missing, match=r"fence\(attempt=1\)"):
+    with pytest.raises(Missing, match="written before an attempt is launched"):
         commit_step(checkpoints, 10)
     assert contents(any_store) == {}
 
@@ -157,7 +145,7 @@ def test_parts_that_did_not_change_are_not_sent_again(watched: WatchedStore) -> 
     watched.writes.clear()
     commit_step(checkpoints, 20, parts={"frozen": b"the same", "adapter": b"20"})
     adapter = part_key(RUN, hashlib.sha256(b"20").hexdigest())
-    assert watched.writes == [adapter, manifest_key(RUN, 20, 1), "llm-7b/HEAD"]
+    assert watched.writes == [claim_key(RUN, 20, 1), adapter, manifest_key(RUN, 20, 1), "llm-7b/HEAD"]
 
 
 def test_a_damaged_part_is_replaced_when_its_bytes_are_committed_again(store: LocalStore) -> None:
@@ -171,9 +159,22 @@ def test_a_damaged_part_is_replaced_when_its_bytes_are_committed_again(store: Lo
     assert CheckpointStore(store, RUN).resume_point().manifest == again
 
 
-# -- crashes ----------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("body", [b"{", b'{"format":1}'], ids=["torn", "empty"])
+def test_a_damaged_head_stops_everything_instead_of_starting_anew(store: LocalStore, body: bytes) -> None:
+    store.put("llm-7b/HEAD", body, size_bytes=len(body))
+    checkpoints = CheckpointStore(store, RUN)
+    for action in (
+        checkpoints.head,
+        checkpoints.resume_point,
+        lambda: checkpoints.fence(2),
+        lambda: commit_step(checkpoints, 1),
+    ):
+        with pytest.raises(CorruptCheckpoint, match="HEAD is not valid"):
+            action()
+    assert contents(store) == {"llm-7b/HEAD": body}
 
-WRITES_OF_A_COMMIT = 4
+
+WRITES_OF_A_COMMIT = 5
 
 
 def _fail_at(watched: WatchedStore, number: int, *, applied: bool) -> None:
@@ -215,105 +216,10 @@ def test_a_step_whose_head_never_moved_stays_out_when_a_later_one_is_committed(
 ) -> None:
     checkpoints = CheckpointStore(watched, RUN)
     checkpoints.fence(1)
-    _fail_at(watched, 3, applied=False)
+    _fail_at(watched, 4, applied=False)
     with pytest.raises(Unreachable):
         commit_step(checkpoints, 10)
     commit_step(checkpoints, 20)
     assert committed(CheckpointStore(store, RUN)) == [(20, 1)]
     with pytest.raises(CorruptCheckpoint, match="is not committed"):
         checkpoints.committed_manifest(manifest_key(RUN, 10, 1))
-
-
-# -- zombies and roll-backs -------------------------------------------------------------------------------------------
-
-
-def test_a_zombie_that_wakes_late_commits_nothing(any_store: ObjectStore) -> None:
-    checkpoints, zombie = CheckpointStore(any_store, RUN), CheckpointStore(any_store, RUN)
-    checkpoints.fence(1)
-    first = commit_step(zombie, 10)
-    checkpoints.fence(2)
-    second = commit_step(checkpoints, 20, attempt=2)
-    before = contents(any_store)
-    with pytest.raises(Fenced) as caught:
-        commit_step(zombie, 30, parts={"weights.npy": b"other bytes"})
-    assert (caught.value.attempt, caught.value.owner) == (1, 2)
-    assert contents(any_store) == before
-    assert checkpoints.manifests() == (first, second)
-
-
-def test_a_zombie_that_is_fenced_between_its_last_two_writes_commits_nothing(
-    watched: WatchedStore, store: LocalStore
-) -> None:
-    owner, zombie = CheckpointStore(store, RUN), CheckpointStore(watched, RUN)
-    owner.fence(1)
-    first = commit_step(zombie, 10)
-
-    def fence_first(key: str) -> None:
-        if key == "llm-7b/HEAD":
-            owner.fence(2)
-
-    watched.before = fence_first
-    with pytest.raises(Fenced):
-        commit_step(zombie, 20)
-    assert owner.manifests() == (first,)
-    assert owner.resume_point().manifest == first
-    assert owner.head() is not None and committed(owner) == [(10, 1)]
-
-
-def test_a_roll_back_computes_a_step_again_with_other_bytes(store: LocalStore) -> None:
-    checkpoints = CheckpointStore(store, RUN)
-    checkpoints.fence(1)
-    first, old = commit_step(checkpoints, 20), commit_step(checkpoints, 30)
-    checkpoints.fence(2)
-    new = commit_step(checkpoints, 30, attempt=2, parts={"weights.npy": b"computed again"})
-    assert checkpoints.manifests() == (first, old, new)
-    assert checkpoints.resume_point().manifest == new
-
-
-def test_a_later_attempts_lower_step_is_the_newest(store: LocalStore) -> None:
-    checkpoints = CheckpointStore(store, RUN)
-    checkpoints.fence(1)
-    commit_step(checkpoints, 40)
-    checkpoints.fence(2)
-    rolled_back = commit_step(checkpoints, 30, attempt=2)
-    head = checkpoints.head()
-    assert head is not None
-    assert (head.attempt, head.step, head.manifest) == (2, 30, manifest_key(RUN, 30, 2))
-    assert checkpoints.resume_point().manifest == rolled_back
-
-
-def test_attempts_that_race_commit_only_while_they_own_the_run(any_store: ObjectStore) -> None:
-    CheckpointStore(any_store, RUN).fence(1)
-    start = threading.Barrier(3)
-
-    def work(attempt: int) -> None:
-        own = CheckpointStore(any_store, RUN)
-        start.wait()
-        if attempt > 1:
-            own.fence(attempt)
-        for step in range(1, 4):
-            commit_step(own, step, attempt=attempt)
-
-    with ThreadPoolExecutor(3) as pool:
-        outcomes = [pool.submit(work, attempt) for attempt in (1, 2, 3)]
-    lost = [outcome.exception() for outcome in outcomes]
-    assert lost[2] is None
-    assert all(problem is None or isinstance(problem, Fenced) for problem in lost)
-    seen = committed(CheckpointStore(any_store, RUN))
-    assert [attempt for _, attempt in seen] == sorted(attempt for _, attempt in seen)
-    assert seen[-3:] == [(1, 3), (2, 3), (3, 3)]
-
-
-@pytest.mark.parametrize("body", [b"{", b'{"format":1}'], ids=["torn", "empty"])
-def test_a_damaged_head_stops_everything_instead_of_starting_anew(store: LocalStore, body: bytes) -> None:
-    store.put("llm-7b/HEAD", body, size_bytes=len(body))
-    checkpoints = CheckpointStore(store, RUN)
-    for action in (
-        checkpoints.head,
-        checkpoints.resume_point,
-        lambda: checkpoints.fence(2),
-        lambda: commit_step(checkpoints, 1),
-    ):
-        with pytest.raises(CorruptCheckpoint, match="HEAD is not valid"):
-            action()
-    assert contents(store) == {"llm-7b/HEAD": body}

@@ -136,8 +136,10 @@ def test_a_manifest_of_another_step_is_corrupt() -> None:
         decode_manifest("llm-7b", 41, 2, encode_manifest(MANIFEST))
 
 
-@pytest.mark.parametrize("name", ["", ".", "..", "/weights", "../weights", "a/../../weights", "a//b", "a/"])
-def test_a_part_that_would_leave_its_folder_is_refused(name: str) -> None:
+@pytest.mark.parametrize(
+    "name", ["", ".", "..", "/weights", "../weights", "a/../../weights", "a//b", "a/", "a\0b", "\ud800", "x" * 256]
+)
+def test_a_part_that_would_leave_its_folder_or_can_be_no_file_is_refused(name: str) -> None:
     part = CheckpointPart(name=name, size_bytes=1, sha256=SHA)
     with pytest.raises(CorruptCheckpoint, match="is not a plain relative path"):
         encode_manifest(replace(MANIFEST, parts=(part,)))

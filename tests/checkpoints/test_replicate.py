@@ -1,8 +1,9 @@
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import pytest
 
-from spillway.checkpoints.layout import manifest_key, part_key, sha256_of
+from spillway.checkpoints.layout import claim_key, manifest_key, part_key, sha256_of
 from spillway.checkpoints.replicate import ReplicationReport, replicate
 from spillway.checkpoints.store import CheckpointStore, ResumePoint
 from spillway.errors import Fenced, Unreachable
@@ -58,7 +59,12 @@ def test_what_the_destination_has_is_not_sent_again(source: CheckpointStore, oth
     assert replicate(source, CheckpointStore(watched, RUN)) == ReplicationReport(
         steps_copied=1, bytes_copied=2, newest_step=20
     )
-    assert watched.writes == [part_key(RUN, sha256_of(b"20")), manifest_key(RUN, 20, 1), f"{RUN}/HEAD"]
+    assert watched.writes == [
+        claim_key(RUN, 20, 1),
+        part_key(RUN, sha256_of(b"20")),
+        manifest_key(RUN, 20, 1),
+        f"{RUN}/HEAD",
+    ]
 
 
 def test_the_copy_is_the_same_to_the_byte(source: CheckpointStore, destination: CheckpointStore) -> None:
@@ -71,7 +77,7 @@ def test_the_copy_is_the_same_to_the_byte(source: CheckpointStore, destination: 
         assert read_all(destination.store, key) == read_all(source.store, key)
 
 
-@pytest.mark.parametrize("number", range(6))
+@pytest.mark.parametrize("number", range(8))
 def test_a_copy_that_dies_at_any_write_shows_only_whole_steps_and_is_completed_later(
     source: CheckpointStore, other_store: LocalStore, number: int
 ) -> None:
@@ -87,7 +93,7 @@ def test_a_copy_that_dies_at_any_write_shows_only_whole_steps_and_is_completed_l
     with pytest.raises(Unreachable):
         replicate(source, CheckpointStore(watched, RUN))
     survivor = CheckpointStore(other_store, RUN)
-    assert survivor.manifests() == source.manifests()[: number // 3]
+    assert survivor.manifests() == source.manifests()[: number // 4]
     replicate(source, survivor)
     assert survivor.manifests() == source.manifests()
     assert survivor.resume_point() == source.resume_point()
@@ -158,6 +164,27 @@ def test_a_damaged_step_is_left_out_with_its_reason_and_the_next_one_is_copied(
     assert "checkpoint of step 10 is not valid: its manifest is missing" in report.rejected[0]
     assert "checkpoint of step 20 is not valid" in report.rejected[1]
     assert [manifest.step for manifest in destination.manifests()] == [30]
+
+
+def test_a_manifest_that_arrives_damaged_is_not_committed_at_the_destination(
+    source: CheckpointStore, destination: CheckpointStore
+) -> None:
+    class DamagedOnTheWay(WatchedStore):
+        """The first read of a manifest gives other bytes of the same length, every later one the right ones."""
+
+        damaged = False
+
+        def read(self, key: str, **wanted: Any) -> Iterator[bytes]:
+            body = b"".join(super().read(key, **wanted))
+            if key == manifest_key(RUN, 10, 1) and not self.damaged:
+                self.damaged, body = True, body.replace(b'"epoch":0', b'"epoch":9')
+            yield body
+
+    for step in (10, 20):
+        commit_step(source, step)
+    report = replicate(CheckpointStore(DamagedOnTheWay(source.store), RUN), destination)
+    assert (report.steps_copied, len(report.rejected)) == (1, 1)
+    assert [manifest.step for manifest in destination.manifests()] == [20]
 
 
 def test_a_run_that_nobody_fenced_has_nothing_to_copy(store: LocalStore, destination: CheckpointStore) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from spillway.checkpoints import parts as parts_module
 from spillway.checkpoints.layout import head_key, manifest_key, part_key, sha256_of
 from spillway.checkpoints.store import CheckpointStore, ResumePoint
 from spillway.errors import CorruptCheckpoint, ForeignCheckpoint, NoValidCheckpoint, Unreachable
@@ -150,6 +151,35 @@ def test_a_step_is_restored_as_files_by_their_names(any_store: ObjectStore, tmp_
     CheckpointStore(any_store, RUN).restore(manifest, tmp_path / "restored")
     files = [path for path in (tmp_path / "restored").rglob("*") if path.is_file()]
     assert {path.relative_to(tmp_path / "restored").as_posix(): path.read_bytes() for path in files} == parts
+
+
+def test_parts_may_be_called_like_the_files_of_a_restore_that_is_under_way(
+    store: LocalStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parts_module, "PARTS_AT_ONCE", 1)
+    draft_of_w = f".spillway-half/{sha256_of(b'w')}"
+    parts = {"w.half": b"in half precision", draft_of_w: b"a part too", "w": b"w"}
+    checkpoints = CheckpointStore(store, RUN)
+    checkpoints.fence(1)
+    checkpoints.restore(commit_step(checkpoints, 10, parts=parts), tmp_path / "restored")
+    files = [path for path in (tmp_path / "restored").rglob("*") if path.is_file()]
+    assert {path.relative_to(tmp_path / "restored").as_posix(): path.read_bytes() for path in files} == parts
+    assert {path.name for path in (tmp_path / "restored").iterdir()} == {"w", "w.half", ".spillway-half"}
+
+
+def test_a_large_part_is_read_in_ranges_and_verified_as_a_whole(
+    any_store: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parts_module, "RANGE_BYTES", 1000)
+    body = bytes(range(256)) * 40
+    checkpoints = CheckpointStore(any_store, RUN)
+    checkpoints.fence(1)
+    manifest = commit_step(checkpoints, 10, parts={"weights": body})
+    assert CheckpointStore(any_store, RUN).load(manifest, "weights") == body
+    damaged = body[:5000] + b"!" + body[5001:]
+    any_store.put(part_key(RUN, manifest.parts[0].sha256), damaged, size_bytes=len(damaged))
+    with pytest.raises(CorruptCheckpoint, match="expected digest"):
+        CheckpointStore(any_store, RUN).load(manifest, "weights")
 
 
 RESTORE_ON_A_SMALL_DISK = """

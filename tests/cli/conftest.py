@@ -7,14 +7,19 @@ import subprocess
 import sys
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 import yaml
 
 from spillway.__main__ import main
-from spillway.testing.command_line import Answer, Spillway, StartSpillway, interruptible
+from spillway.checkpoints.store import CheckpointStore
+from spillway.config import load_job
+from spillway.runs.admission import admit
+from spillway.runs.services import Services
+from spillway.testing.command_line import Answer, RunWithSteps, Spillway, StartSpillway, interruptible
+from spillway.testing.disks import small_disk
 from spillway.testing.sandbox_server import Installation
 
 INCLUDE = Path(__file__).resolve().parents[2] / "include"
@@ -97,22 +102,39 @@ def environment(installation: Installation, jobs: Path) -> dict[str, str]:
 @pytest.fixture
 def full_disk(tmp_path: Path) -> Iterator[Path]:
     """A file system of its own with a few KiB left."""
-    with mounted(tmp_path / "full", "size=64k") as folder:
+    with small_disk(tmp_path / "full", "size=64k") as folder:
         yield folder
 
 
 @pytest.fixture
 def disk_of_few_files(tmp_path: Path) -> Iterator[Path]:
     """A file system with room enough, which is full after a few files."""
-    with mounted(tmp_path / "few", "size=2g,nr_inodes=22") as folder:
+    with small_disk(tmp_path / "few", "size=2g,nr_inodes=22") as folder:
         yield folder
 
 
-@contextmanager
-def mounted(folder: Path, options: str) -> Iterator[Path]:
-    folder.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(folder)], check=True)
-    try:
-        yield folder
-    finally:
-        subprocess.run(["umount", str(folder)], check=True)
+@pytest.fixture
+def run_with_steps(services: Services, jobs: Path) -> RunWithSteps:
+    """Opens a run of its own whose first attempt has committed the steps on-prem, some ``hours_ago``."""
+
+    def open_run(*steps: int, hours_ago: float = 0) -> str:
+        name = f"quick-{uuid.uuid4().hex[:10]}-1"
+        job = load_job(jobs / "quick.yaml", services.configuration.datasets)
+        services.ledger.open_run(name, job, {"test": name}, services.clock())
+        attempt, _ = admit(services, name, job)
+        assert attempt is not None and attempt.candidate.cluster == "onprem"
+        store = CheckpointStore(services.site("onprem").checkpoints, name)
+        store.fence(1)
+        for step in steps:
+            store.commit(
+                step=step,
+                attempt=1,
+                world_size=1,
+                parts={"weights": f"weights after step {step}".encode()},
+                data_cursor={"step": step},
+                metrics={},
+                now=services.clock() - timedelta(hours=hours_ago),
+            )
+        return name
+
+    return open_run

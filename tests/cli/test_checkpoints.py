@@ -3,42 +3,22 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 
 from spillway.checkpoints.layout import head_key, manifest_key, part_key
 from spillway.checkpoints.store import CheckpointStore
-from spillway.config import load_job
-from spillway.runs.admission import admit
 from spillway.runs.services import Services
 from spillway.stores.base import read_all
-from spillway.testing.command_line import Spillway
+from spillway.testing.command_line import RunWithSteps, Spillway
 
 STEPS = (2, 4)
 
 
 @pytest.fixture
-def run(services: Services, jobs: Path, request: pytest.FixtureRequest) -> str:
+def run(run_with_steps: RunWithSteps) -> str:
     """A run whose first attempt has committed two steps on-prem; its name is the test's own."""
-    name = f"quick-{abs(hash(request.node.name)) % 10**10:010d}-1"
-    job = load_job(jobs / "quick.yaml", services.configuration.datasets)
-    services.ledger.open_run(name, job, {"test": name}, services.clock())
-    attempt, _ = admit(services, name, job)
-    assert attempt is not None and attempt.candidate.cluster == "onprem"
-    store = CheckpointStore(services.site("onprem").checkpoints, name)
-    store.fence(1)
-    for step in STEPS:
-        store.commit(
-            step=step,
-            attempt=1,
-            world_size=1,
-            parts={"weights": f"weights after step {step}".encode()},
-            data_cursor={"step": step},
-            metrics={},
-            now=services.clock(),
-        )
-    return name
+    return run_with_steps(*STEPS)
 
 
 def damage_newest(services: Services, run: str) -> None:
@@ -73,6 +53,18 @@ def test_a_corrupt_newest_checkpoint_is_named_and_the_others_stay_valid(
     assert "onprem: step 2 of attempt 1: valid" in answer.out
     assert "spillway: onprem: step 4 of attempt 1: part 'weights' has sha256" in answer.err
     assert "takes the newest valid step before it" in answer.err
+
+
+@pytest.mark.parametrize("command", ["ls", "list", "verify"])
+def test_steps_that_the_ledger_knows_and_the_site_has_lost_are_named(
+    command: str, spillway: Spillway, services: Services, run: str
+) -> None:
+    services.ledger.amend(services.ledger.attempt(run, 1), committed_step=STEPS[-1])
+    assert spillway("checkpoints", command, run).code == 0
+    services.site("onprem").checkpoints.delete([head_key(run)])
+    answer = spillway("checkpoints", command, run)
+    assert answer.code == 1
+    assert "onprem: the ledger knows step 4 of attempt 1 as committed, HEAD is missing" in answer.err
 
 
 def test_a_dry_run_of_replication_copies_nothing(spillway: Spillway, services: Services, run: str) -> None:

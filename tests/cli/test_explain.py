@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from decimal import Decimal
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from spillway.ledger.schema import decisions
 from spillway.runs.admission import admit
 from spillway.runs.services import Services
 from spillway.testing.command_line import Spillway
+from spillway.testing.sandbox_server import Installation
 
 RUN = "quick-0123456789-1"
 
@@ -33,6 +35,7 @@ def test_a_job_is_explained_and_nothing_is_reserved(spillway: Spillway, services
     answer = spillway("explain", "quick")
     assert answer.code == 0
     assert "placed on onprem/gpu/owned" in answer.out.splitlines()[0]
+    assert "weights: qos 0.7, cost 0.15, affinity 0.15" in answer.out.splitlines()
     assert "would run on onprem/gpu (owned)" in answer.out.splitlines()
     assert (services.ledger.runs(), services.ledger.reservations()) == ((), ())
 
@@ -46,6 +49,18 @@ def test_a_program_reads_the_decision_and_its_table(spillway: Spillway) -> None:
         ("cloud/gpu/on-demand", "fits"),
         ("cloud/gpu/spot", "never"),
     ]
+
+
+@pytest.mark.parametrize("words", [("explain", "quick"), ("runs", "start", "quick", "--dry-run")])
+def test_a_wrong_connection_is_told_as_what_no_waiting_corrects(
+    spillway: Spillway, installation: Installation, words: tuple[str, ...]
+) -> None:
+    for site in ("onprem", "cloud"):
+        installation.connection(f"{site}_registry", schema="htps")
+    answer = spillway(*words)
+    assert answer.code == 1
+    assert "misconfigured: cannot be asked until this is corrected: registry onprem: url: expected http" in answer.out
+    assert answer.out.endswith("\nwould wait until the configuration is corrected\n")
 
 
 def test_a_job_file_anywhere_is_explained_by_its_path(spillway: Spillway, jobs: Path) -> None:
@@ -71,6 +86,39 @@ def test_a_decision_that_does_not_follow_from_its_inputs_is_told(
     answer = spillway("explain", "--run", placed)
     assert answer.code == 1
     assert "DIFFERS from the stored decision" in answer.out
+
+
+def test_a_run_shows_what_its_table_was_worked_out_from(spillway: Spillway, placed: str) -> None:
+    shown = spillway("explain", "--run", placed).out
+    assert "\nweights: qos 0.7, cost 0.15, affinity 0.15\nprices: of unknown age: cloud/gpu\n" in shown
+    assert re.search("\ndata: digits, [^\n]*, verified to be whole at [^\n]*onprem", shown)
+    [entry] = json.loads(spillway("explain", "--run", placed, "--json").out)
+    assert entry["inputs"]["weights"] == "qos 0.7, cost 0.15, affinity 0.15"
+
+
+def test_why_not_there_is_answered_for_now_and_for_a_run(spillway: Spillway, placed: str) -> None:
+    lines = [
+        "cloud/gpu/on-demand: fits, and its total",
+        "cloud/gpu/spot: is out: interruption: may not be interrupted (spot_ok is false)",
+    ]
+    for asked in (("quick",), ("--run", placed)):
+        answer = spillway("explain", *asked, "--why-not", "cloud")
+        assert answer.code == 0
+        assert [line for line in lines if line not in answer.out] == []
+        assert "placed on" not in answer.out
+    told = json.loads(spillway("explain", "quick", "--why-not", "cloud", "--json").out)["why_not"]
+    assert told[1] == lines[1]
+
+
+@pytest.mark.parametrize("asked", [("quick",), ("--run", RUN)], ids=["now", "a run"])
+def test_a_cluster_that_is_misspelt_is_met_with_the_close_one(
+    spillway: Spillway, placed: str, asked: tuple[str, ...]
+) -> None:
+    answer = spillway("explain", *asked, "--why-not", "clout")
+    assert (answer.code, answer.err) == (
+        1,
+        "spillway: unknown cluster 'clout'; known: cloud, onprem. Did you mean 'cloud'?\n",
+    )
 
 
 def test_an_attempt_that_was_never_made_is_named_with_those_that_were(spillway: Spillway, placed: str) -> None:

@@ -12,7 +12,8 @@ import yaml
 
 from spillway.__main__ import parser
 from spillway.config import load_job
-from spillway.config.schema import ClustersFile, JobFile
+from spillway.config.job import JobFile
+from spillway.config.schema import ClustersFile
 from spillway.model import CostEntry, Dataset, PlacementDecision, PlacementVerdict, Rejection, Tier
 from spillway.sandbox.__main__ import main as sandbox_main
 
@@ -35,10 +36,10 @@ def test_a_command_of_a_guide_exists(words: tuple[str, ...]) -> None:
     options = ("--help",) if "--help" in words else ()
     if options:
         with pytest.raises(SystemExit) as ended:
-            parser().parse_args(words)
+            parser(words).parse_args(words)
         assert ended.value.code == 0
     else:
-        assert callable(parser().parse_args(words).command)
+        assert callable(parser(words).parse_args(words).command)
 
 
 @pytest.mark.parametrize("words", commands("spillway.sandbox"), ids=" ".join)

@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from random import SystemRandom
 
 import pytest
 
-from spillway.errors import SandboxError
 from spillway.sandbox import lifecycle
 from spillway.sandbox.__main__ import main
-from spillway.sandbox.settings import SandboxSettings, check_ports, sandbox_settings
+from spillway.sandbox.settings import SandboxSettings, sandbox_settings
 from spillway.sandbox.supervisor import marked_processes, read_status, supervisor_pid
 from spillway.testing.command_line import interruptible
+from spillway.testing.disks import filled, small_disk
 from spillway.testing.polling import eventually
+from spillway.testing.sandbox_server import Installation, free_settings
 
 INCLUDE = Path(__file__).resolve().parents[2] / "include"
 PATIENCE_SECONDS = 150
+DEAD_PROXY = dict.fromkeys(("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"), "http://127.0.0.1:1")
 
 Start = Callable[..., "subprocess.Popen[str]"]
 
@@ -32,8 +32,8 @@ def start() -> Iterator[Start]:
     """Starts a command of a sandbox as a process that a Ctrl-C can reach; ended with the test."""
     started: list[subprocess.Popen[str]] = []
 
-    def start(settings: SandboxSettings, *words: str) -> subprocess.Popen[str]:
-        environment = {"PYTHONPATH": str(INCLUDE), "SPILLWAY_SANDBOX_PORT": str(settings.base_port)}
+    def start(settings: SandboxSettings, *words: str, **variables: str) -> subprocess.Popen[str]:
+        environment = {"PYTHONPATH": str(INCLUDE), "SPILLWAY_SANDBOX_PORT": str(settings.base_port), **variables}
         argv = [sys.executable, "-m", "spillway.sandbox", "--state", str(settings.state), *words]
         started.append(interruptible(argv, dict(os.environ) | environment))
         return started[-1]
@@ -47,11 +47,7 @@ def start() -> Iterator[Start]:
 @pytest.fixture
 def own(tmp_path: Path) -> Iterator[SandboxSettings]:
     """A sandbox of the test's own, not started, on free ports."""
-    for first_port in SystemRandom().sample(range(18000, 32400, 300), 20):
-        settings = sandbox_settings(tmp_path / "sandbox", first_port)
-        with contextlib.suppress(SandboxError):
-            check_ports(settings, with_airflow=False)
-            break
+    settings = free_settings(tmp_path / "sandbox")
     yield settings
     lifecycle.down(settings, lambda text: None)
 
@@ -106,10 +102,17 @@ def test_a_full_disk_is_named_and_nothing_is_started(start: Start, full_disk: Pa
     assert list(full_disk.iterdir()) == []
 
 
+def test_the_ports_of_a_sandbox_are_remembered_whole_or_not_at_all(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "disk", "size=1m") as disk:
+        with filled(disk), pytest.raises(OSError, match="No space left"):
+            lifecycle.prepare(sandbox_settings(disk / "sandbox", 18000), print, with_airflow=False)
+        assert sandbox_settings(disk / "sandbox").sites
+
+
 def test_a_disk_that_fills_up_meanwhile_is_named_and_nothing_is_left_running(
     start: Start, disk_of_few_files: Path
 ) -> None:
-    settings = sandbox_settings(disk_of_few_files / "sandbox", 18000)
+    settings = free_settings(disk_of_few_files / "sandbox")
     code, _, err = ended(start(settings, "up", "--without-airflow"))
     assert code == 1
     assert err.startswith("spillway: ") and err.endswith(": the disk is full; free some space and run it again\n")
@@ -153,6 +156,82 @@ def test_a_second_up_changes_nothing(sandbox: SandboxSettings, start: Start) -> 
     assert (supervisor_pid(sandbox.state), read_status(sandbox.state)) == before
 
 
+@pytest.mark.parametrize("command", ["up", "demo"])
+def test_airflow_cannot_be_added_to_a_sandbox_that_runs_without(
+    sandbox: SandboxSettings, start: Start, command: str
+) -> None:
+    code, out, err = ended(start(sandbox, command))
+    assert (code, out) == (1, "")
+    assert err == (
+        f"spillway: the sandbox in {sandbox.state} was started without Airflow and goes on so; to have Airflow beside "
+        "it, stop it first (make down); to use it as it is, add --without-airflow\n"
+    )
+
+
+def test_up_whose_reader_has_seen_enough_stops_everything_without_a_traceback(
+    own: SandboxSettings, start: Start
+) -> None:
+    process = start(own, "up", "--without-airflow")
+    assert process.stdout is not None and process.stderr is not None
+    assert process.stdout.readline() == "writing certificates, configuration and Connections\n"
+    process.stdout.close()  # as `| head -n 1` does
+    assert (process.stderr.read(), process.wait(PATIENCE_SECONDS)) == ("", 1)
+    assert processes(own) == []
+
+
+STARTED_AND_STOPPED = """
+import sys
+from pathlib import Path
+from spillway.sandbox import lifecycle
+from spillway.sandbox.settings import sandbox_settings
+settings = sandbox_settings(Path(sys.argv[1]), int(sys.argv[2]))
+lifecycle.up(settings, lambda text: None, with_airflow=False)
+lifecycle.down(settings, print)
+"""
+
+
+@pytest.mark.slow
+def test_a_process_that_starts_a_sandbox_and_stops_it_forgets_no_child(own: SandboxSettings) -> None:
+    argv = [sys.executable, "-W", "always::ResourceWarning", "-c", STARTED_AND_STOPPED, str(own.state)]
+    environment = dict(os.environ) | {"PYTHONPATH": str(INCLUDE)}
+    done = subprocess.run(
+        [*argv, str(own.base_port)], env=environment, capture_output=True, text=True, timeout=PATIENCE_SECONDS
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.endswith("the sandbox is down\n")
+
+
+def test_a_proxy_is_not_asked_for_the_sandbox_itself(sandbox: SandboxSettings, start: Start) -> None:
+    code, _, err = ended(start(sandbox, "up", "--without-airflow", **DEAD_PROXY))
+    assert (code, err) == (0, "")
+
+
+def test_programs_that_cannot_be_had_are_told_before_anything_is_started(
+    own: SandboxSettings, start: Start, tmp_path: Path
+) -> None:
+    code, _, err = ended(start(own, "up", "--without-airflow", XDG_CACHE_HOME=str(tmp_path / "empty"), **DEAD_PROXY))
+    assert (code, processes(own)) == (1, [])
+    assert err.startswith(
+        "spillway: the Debian packages apache2-utils, docker-registry could not be had; check that this machine "
+        "reaches its apt sources (network, proxy) and try again:\n"
+    )
+
+
+def test_ctrl_c_in_a_second_up_says_that_the_sandbox_goes_on(
+    installation: Installation, sandbox: SandboxSettings, start: Start
+) -> None:
+    with installation.frozen("onprem-store"):
+        process = start(sandbox, "up", "--without-airflow")
+        read_until(process, "onprem-kube-api is ready")
+        process.send_signal(signal.SIGINT)
+        code, _, err = ended(process)
+    assert (code, err) == (
+        130,
+        f"spillway: interrupted; the sandbox in {sandbox.state} goes on running: make status, make down\n",
+    )
+    assert supervisor_pid(sandbox.state) is not None
+
+
 def test_ctrl_c_in_up_leaves_nothing_running_and_the_next_up_works(own: SandboxSettings, start: Start) -> None:
     process = start(own, "up", "--without-airflow")
     eventually(lambda: len(processes(own)) > 3, seconds=PATIENCE_SECONDS)
@@ -163,15 +242,17 @@ def test_ctrl_c_in_up_leaves_nothing_running_and_the_next_up_works(own: SandboxS
 
     assert ended(start(own, "up", "--without-airflow"))[0] == 0
     assert {entry["state"] for entry in (read_status(own.state) or {}).values()} == {"ready"}
-    assert ended(start(own, "down")) == (0, "the sandbox is down\n", "")
-    assert processes(own) == []
+    code, out, err = ended(start(own, "down"))
+    assert (code, err, processes(own)) == (0, "", [])
+    assert out.endswith("the sandbox is down\n")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "moment",
     [
         pytest.param("waiting for the sites", id="while-the-sites-start"),
-        pytest.param("spillway-progress", id="while-the-pod-trains", marks=pytest.mark.slow),
+        pytest.param("spillway-progress", id="while-the-pod-trains"),
     ],
 )
 def test_ctrl_c_in_the_demo_leaves_nothing_running(

@@ -13,7 +13,7 @@ import pytest
 from spillway.__main__ import main
 
 INCLUDE = Path(__file__).resolve().parents[2] / "include"
-COMMANDS = ("preflight", "explain", "sync", "images", "checkpoints", "runs", "ledger")
+COMMANDS = ("preflight", "explain", "sync", "images", "checkpoints", "cache", "costs", "runs", "transfers", "ledger")
 
 
 @pytest.fixture
@@ -39,7 +39,8 @@ def ledger_file(tmp_path: Path) -> Path:
         pytest.param(("sync", "digits"), "the following arguments are required: SITE", id="sync-without-site"),
         pytest.param(("runs", "start", "j", "--poll-seconds", "-1"), "seconds above 0, got '-1'", id="negative-pause"),
         pytest.param(("runs", "list", "--limit", "many"), "a whole number from 1, got 'many'", id="limit-in-words"),
-        pytest.param(("runs", "list", "--jsn"), "unrecognized arguments: --jsn", id="unknown-option"),
+        pytest.param(("runs", "list", "--jsn"), "runs list: error: unrecognized arguments: --jsn", id="unknown-option"),
+        pytest.param(("runs", "show", "r", "s"), "usage: python -m spillway runs show [-h]", id="too-many-words"),
     ],
 )
 def test_words_that_make_no_sense_exit_2(
@@ -70,13 +71,15 @@ def test_each_command_has_help(words: tuple[str, ...], capsys: pytest.CaptureFix
         pytest.param(
             None,
             None,
-            "SPILLWAY_CONNECTIONS: is not set; expected the file that `airflow connections export",
+            "or as --connections FILE; the sandbox's is build/sandbox/connections.json",
             id="connections-not-named",
         ),
-        pytest.param(None, "absent.json", "absent.json: no such file in", id="no-connections-file"),
+        pytest.param(
+            None, "absent.json", "absent.json: no such file; SPILLWAY_CONNECTIONS or", id="no-connections-file"
+        ),
         pytest.param(None, "broken.json", "broken.json: line 1: not valid JSON", id="broken-connections-file"),
         pytest.param(None, "empty.json", "Connection 'spillway_ledger' is not in", id="no-ledger-connection"),
-        pytest.param(None, "ledger.json", "holds no ledger yet", id="ledger-not-created"),
+        pytest.param(None, "ledger.json", "run `python -m spillway ledger upgrade`", id="ledger-not-created"),
     ],
 )
 def test_an_installation_that_is_not_there_is_one_message(
@@ -127,3 +130,10 @@ def test_a_reader_that_has_seen_enough_is_no_fault(ledger_file: Path) -> None:
     )
     os.close(writer)
     assert (ended.returncode, ended.stderr) == (1, b"")
+
+
+def test_a_word_that_is_no_text_is_told_as_such(ledger_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(("transfers", "--dataset", os.fsdecode(b"d\xff"), "--connections", str(ledger_file)))
+    assert ended.value.code == 2
+    assert "expected UTF-8 text, got 'd\\udcff'" in capsys.readouterr().err

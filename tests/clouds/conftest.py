@@ -154,3 +154,15 @@ def control_plane(api_server: ControlPlane) -> Iterator[ControlPlane]:
     yield api_server
     for name in list(api_server.nodes):
         api_server.remove_node(name)
+
+
+@pytest.fixture
+def cluster(control_plane: ControlPlane) -> Cluster:
+    """A declared cluster of the shared API server, with a namespace of its own."""
+    return control_plane.cluster()
+
+
+@pytest.fixture
+def client(control_plane: ControlPlane, cluster: Cluster) -> KubernetesCluster:
+    """Its client."""
+    return control_plane.open(cluster)

@@ -13,12 +13,13 @@ from typing import Any
 import pytest
 
 from spillway.clouds.kubernetes import KubernetesCluster, client_from_kubeconfig
-from spillway.clouds.pod import build_pod, pull_secret, store_secret
-from spillway.losses import PodVerdict, VerdictKind, judge, may_hand_over
-from spillway.model import PodPhase, PodState
+from spillway.clouds.pod import PodAccess, build_pod, pull_secret, store_secret
+from spillway.handover import may_hand_over
+from spillway.losses import PodVerdict, judge
+from spillway.model import PodPhase, PodState, VerdictKind
 from spillway.registries.base import Manifest
 from spillway.registries.digest import digest_of
-from spillway.testing.builders import attempt, job_spec, node_pool, onprem_cluster
+from spillway.testing.builders import INSTALLATION, attempt, job_spec, node_pool, onprem_cluster
 from spillway.testing.images import OCI_LAYER, OCI_MANIFEST, image_manifest
 from spillway.testing.kube_server import KubeCluster, start_cluster
 from spillway.testing.polling import eventually
@@ -90,21 +91,26 @@ class Site:
         host = f"127.0.0.1:{self.registry.port}"
         self.client.apply(
             [
-                store_secret("store", "default", {"SPILLWAY_STORE_ACCESS_KEY": "AKPODS"}),
+                store_secret("store", "default", {"SPILLWAY_STORE_ACCESS_KEY": "AKPODS"}, installation=INSTALLATION),
                 pull_secret(
-                    "registry", "default", host=host, username=self.registry.username, password=self.registry.password
+                    "registry",
+                    "default",
+                    host=host,
+                    username=self.registry.username,
+                    password=self.registry.password,
+                    installation=INSTALLATION,
                 ),
             ]
         )
         where = {"spec": {"nodeSelector": {"kubernetes.io/hostname": node}}}
-        spec = {"grace": GRACE, "environment": {"EPOCHS": "3"}, "pod_overrides": where, **job}
+        spec = {"grace": GRACE, "pod_overrides": where, **job}
         pod = build_pod(
             attempt=attempt(run=run, job=job_spec(command=command, **spec)),
+            installation=INSTALLATION,
             cluster=self.cluster,
             image=f"{host}/{REPOSITORY}@{digest or self.digest}",
-            environment={},
-            store_secret="store",
-            pull_secret="registry",
+            environment={"EPOCHS": "3"},
+            access=PodAccess(store_secret="store", pull_secret="registry"),
         )
         return self.client.launch(pod).name
 

@@ -1,15 +1,22 @@
-"""Reading nodes and pods as an API describes them."""
+"""Reading nodes, and what pods need of them, as an API describes them."""
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
-from spillway.clouds.base import ATTEMPT_LABEL
-from spillway.clouds.facts import NodeCondition, gpus_of, node_condition, node_state, pod_state, pod_use
-from spillway.model import NodeState, PodPhase, PodState, PodUse
+from spillway.clouds.facts import (
+    Needs,
+    NodeCondition,
+    gpus_of,
+    needs_of,
+    needs_without_gpus,
+    node_condition,
+    node_state,
+)
+from spillway.model import NodeState
 from spillway.testing.builders import node_pool
 
 AT = "2026-11-30T12:00:00Z"
@@ -69,8 +76,60 @@ def test_a_node_is_read_into_the_pool_with_the_most_specific_selector() -> None:
         ready=True,
         schedulable=True,
         allocatable_gpus=8,
+        cpu_millicores=8000,
     )
     assert node_state(node(), POOLS[2:]).pool is None
+
+
+def plain(node: str | None, *, phase: str = "Running", **requests: str) -> dict[str, Any]:
+    """A pod without GPUs."""
+    return {
+        "spec": {"nodeName": node, "containers": [{"name": "c", "resources": {"requests": requests}}]},
+        "status": {"phase": phase},
+    }
+
+
+def test_a_node_has_for_gpu_pods_what_others_leave() -> None:
+    seen = node()
+    seen["status"]["allocatable"]["memory"] = "16Gi"
+    pods = [
+        plain("n1", cpu="250m", memory="1Gi"),
+        plain("n1", cpu="0.1", memory="64M"),
+        plain("n2", cpu="4"),
+        plain(None, cpu="4"),
+        plain("n1", cpu="4", phase="Succeeded"),
+        {"spec": {"nodeName": "n1", "containers": [gpu(1)]}},
+    ]
+    state = node_state(seen, POOLS, needs_without_gpus(pods)["n1"])
+    assert (state.cpu_millicores, state.memory_mib) == (7650, 15360 - 62)
+    assert node_state(seen, POOLS, Needs(cpu_millicores=9000)).cpu_millicores == 0
+    del seen["status"]["allocatable"]["memory"]
+    assert node_state(seen, POOLS).memory_mib is None
+
+
+def test_cores_and_memory_are_rounded_up_and_those_of_the_sandbox_count() -> None:
+    containers = [{"name": "c", "resources": {"requests": {"cpu": "0.0001", "memory": "1"}, "limits": {"cpu": "8"}}}]
+    spec = {"containers": containers, "overhead": {"cpu": "250m", "memory": "2Mi"}}
+    assert needs_of(spec) == Needs(cpu_millicores=251, memory_mib=3)
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        {"nvidia.com/cuda.driver-version.full": "535.129", "nvidia.com/cuda.runtime-version.full": "12.2"},
+        {
+            "nvidia.com/cuda.driver.major": "535",
+            "nvidia.com/cuda.driver.minor": "129",
+            "nvidia.com/cuda.runtime.major": "12",
+            "nvidia.com/cuda.runtime.minor": "2",
+        },
+    ],
+    ids=["present labels", "labels of older releases"],
+)
+def test_the_driver_of_a_node_is_what_gpu_feature_discovery_found(labels: dict[str, str]) -> None:
+    seen = node()
+    seen["metadata"]["labels"] = labels
+    assert (node_state(seen, POOLS).driver, node_state(seen, POOLS).driver_cuda) == ("535.129", "12.2")
 
 
 SCHEDULABLE = {
@@ -104,151 +163,3 @@ def test_a_node_that_leaves_is_told_from_one_that_is_well() -> None:
         node() | {"metadata": {"name": "n1", "deletionTimestamp": AT}},
     ):
         assert node_condition(leaving) == NodeCondition(exists=True, ready=True, changed_at=MOMENT, leaving=True)
-
-
-def pod(status: dict[str, Any], **metadata: Any) -> dict[str, Any]:
-    return {
-        "metadata": {
-            "name": "digits-1",
-            "namespace": "training",
-            "uid": "u-1",
-            "creationTimestamp": AT,
-            "labels": {ATTEMPT_LABEL: "digits-1"},
-            **metadata,
-        },
-        "spec": {
-            "nodeName": "n1",
-            "terminationGracePeriodSeconds": 60,
-            "containers": [{"name": "side", "image": "s"}, gpu(2) | {"name": "trainer", "image": "r/t@sha256:0"}],
-        },
-        "status": status,
-    }
-
-
-def test_a_pod_takes_gpus_until_it_has_ended() -> None:
-    for phase in ("Pending", "Running", "Unknown"):
-        assert pod_use(pod({"phase": phase})) == PodUse(
-            name="digits-1", namespace="training", gpus=2, attempt="digits-1", node="n1"
-        )
-    assert pod_use(pod({"phase": "Succeeded"})) is None
-    assert pod_use(pod({"phase": "Failed"})) is None
-    foreign = pod({}, labels=None)
-    del foreign["spec"]["nodeName"]
-    assert pod_use(foreign) == PodUse(name="digits-1", namespace="training", gpus=2)
-    assert pod_use({"metadata": {"name": "x"}, "spec": {"containers": [{"name": "c"}]}}) is None
-
-
-KNOWN = {
-    "name": "digits-1",
-    "cluster": "onprem",
-    "image": "r/t@sha256:0",
-    "uid": "u-1",
-    "node": "n1",
-    "grace": timedelta(seconds=60),
-    "created_at": MOMENT,
-    "node_ready": True,
-    "node_changed_at": MOMENT,
-    "node_exists": True,
-    "scheduled": True,
-    "attempt": "digits-1",
-}
-SIDE = {"name": "side", "state": {"running": {"startedAt": "2026-11-30T11:00:00Z"}}}
-
-
-def container(**state: Any) -> list[dict[str, Any]]:
-    return [SIDE, {"name": "trainer", "state": state}]
-
-
-STATES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
-    "nothing yet": ({}, {"phase": PodPhase.PENDING}),
-    "running": (
-        {"phase": "Running", "containerStatuses": container(running={"startedAt": AT})},
-        {"phase": PodPhase.RUNNING, "started_at": MOMENT},
-    ),
-    "older control planes on a silent node": ({"phase": "Unknown"}, {"phase": PodPhase.RUNNING}),
-    "pull error": (
-        {"phase": "Pending", "containerStatuses": container(waiting={"reason": "ErrImagePull", "message": "m"})},
-        {"phase": PodPhase.PENDING, "container_reason": "ErrImagePull", "container_message": "m"},
-    ),
-    "ended": (
-        {
-            "phase": "Failed",
-            "containerStatuses": container(
-                terminated={
-                    "exitCode": 137,
-                    "reason": "OOMKilled",
-                    "message": "killed",
-                    "startedAt": AT,
-                    "finishedAt": "2026-11-30T12:00:09.5Z",
-                }
-            ),
-        },
-        {
-            "phase": PodPhase.FAILED,
-            "exit_code": 137,
-            "container_reason": "OOMKilled",
-            "container_message": "killed",
-            "started_at": MOMENT,
-            "finished_at": MOMENT + timedelta(seconds=9.5),
-        },
-    ),
-    "disrupted": (
-        {
-            "phase": "Failed",
-            "reason": "Evicted",
-            "message": "low on memory",
-            "conditions": [{"type": "DisruptionTarget", "status": "True", "reason": "TerminationByKubelet"}],
-        },
-        {
-            "phase": PodPhase.FAILED,
-            "reason": "Evicted",
-            "message": "low on memory",
-            "disruption": "TerminationByKubelet",
-        },
-    ),
-    "a disruption that was called off": (
-        {"phase": "Running", "conditions": [{"type": "DisruptionTarget", "status": "False", "reason": "x"}]},
-        {"phase": PodPhase.RUNNING},
-    ),
-    "no node fits": (
-        {
-            "phase": "Pending",
-            "conditions": [{"type": "PodScheduled", "status": "False", "message": "0/2 nodes are available"}],
-        },
-        {"phase": PodPhase.PENDING, "message": "0/2 nodes are available"},
-    ),
-    "a failed init container decides": (
-        {
-            "phase": "Failed",
-            "initContainerStatuses": [{"name": "i", "state": {"terminated": {"exitCode": 3, "reason": "Error"}}}],
-            "containerStatuses": container(waiting={"reason": "PodInitializing"}),
-        },
-        {"phase": PodPhase.FAILED, "exit_code": 3, "container_reason": "Error"},
-    ),
-    "an init container that is done does not": (
-        {
-            "phase": "Running",
-            "initContainerStatuses": [{"name": "i", "state": {"terminated": {"exitCode": 0}}}],
-            "containerStatuses": container(running={"startedAt": AT}),
-        },
-        {"phase": PodPhase.RUNNING, "started_at": MOMENT},
-    ),
-}
-
-
-@pytest.mark.parametrize(("status", "fields"), STATES.values(), ids=STATES)
-def test_the_facts_of_a_pod_are_of_its_trainer(status: dict[str, Any], fields: dict[str, Any]) -> None:
-    assert pod_state(pod(status), READY, cluster="onprem") == PodState(**KNOWN, **fields)
-
-
-def test_a_deletion_is_dated_to_its_request_and_not_to_the_end_of_the_grace() -> None:
-    going = pod({"phase": "Running"}, deletionTimestamp="2026-11-30T12:01:30Z", deletionGracePeriodSeconds=90)
-    state = pod_state(going, READY, cluster="onprem")
-    assert (state.deleted_at, state.grace) == (MOMENT, timedelta(seconds=90))
-
-
-def test_a_pod_without_a_node_says_nothing_of_one() -> None:
-    waiting = pod({"phase": "Pending"})
-    del waiting["spec"]["nodeName"]
-    state = pod_state(waiting, None, cluster="onprem")
-    assert (state.node, state.scheduled, state.node_ready, state.node_exists) == (None, False, None, None)

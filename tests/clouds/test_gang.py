@@ -9,36 +9,21 @@ from typing import Any
 import pytest
 
 from spillway.clouds.base import ATTEMPT_LABEL
-from spillway.clouds.gang import gang_of, gang_state
+from spillway.clouds.facts import moment
+from spillway.clouds.gang import gang_of, gang_state, job_state
 from spillway.clouds.kubernetes import KubernetesCluster
-from spillway.clouds.pod import build_pod
 from spillway.errors import LaunchRefused
 from spillway.model import Cluster, PodPhase, PodState, PodUse
-from spillway.testing.builders import attempt, job_spec
+from spillway.testing.builders import INSTALLATION
+from spillway.testing.manifests import manifest
 from spillway.testing.polling import eventually
 
 NOON = datetime(2026, 11, 30, 12, tzinfo=UTC)
-IMAGE = "registry.onprem:5000/train/digits@sha256:" + "a" * 64
 NAME = "digits-7f3a-1"
 
 
 def built(cluster: Cluster, *, nodes: int = 2) -> dict[str, Any]:
-    of = attempt(job=job_spec(nodes=nodes))
-    return dict(
-        build_pod(attempt=of, cluster=cluster, image=IMAGE, environment={"A": "1"}, store_secret=None, pull_secret=None)
-    )
-
-
-@pytest.fixture
-def cluster(control_plane: Any) -> Cluster:
-    declared: Cluster = control_plane.cluster()
-    return declared
-
-
-@pytest.fixture
-def client(control_plane: Any, cluster: Cluster) -> KubernetesCluster:
-    opened: KubernetesCluster = control_plane.open(cluster)
-    return opened
+    return manifest(cluster, nodes=nodes, environment={"A": "1"})
 
 
 def test_a_gang_is_a_job_of_the_very_pod_that_one_node_would_run(cluster: Cluster) -> None:
@@ -108,6 +93,32 @@ def test_the_state_of_a_gang_is_that_of_the_pod_that_decides(
     assert gang_state(NAME, "job-uid", pods[::-1]) == expected
 
 
+JOB_STATUSES = {
+    "before its first pod": ({"startTime": "2026-11-30T10:00:00Z"}, PodPhase.PENDING, None, None),
+    "failed": (
+        {
+            "startTime": "2026-11-30T10:00:00Z",
+            "conditions": [
+                {"type": "FailureTarget", "status": "True", "lastTransitionTime": "2026-11-30T11:59:00Z"},
+                {"type": "Failed", "status": "True", "lastTransitionTime": "2026-11-30T12:00:00Z"},
+            ],
+        },
+        PodPhase.FAILED,
+        NOON - timedelta(hours=2),
+        NOON,
+    ),
+}
+
+
+@pytest.mark.parametrize(("status", "phase", "started_at", "finished_at"), JOB_STATUSES.values(), ids=JOB_STATUSES)
+def test_a_job_without_pods_tells_when_it_began_and_ended(
+    status: dict[str, Any], phase: PodPhase, started_at: datetime | None, finished_at: datetime | None
+) -> None:
+    metadata = {"name": NAME, "uid": "job-uid", "creationTimestamp": "2026-11-30T09:59:59Z"}
+    told = job_state({"metadata": metadata, "status": status}, cluster="onprem")
+    assert (told.phase, told.started_at, told.finished_at) == (phase, started_at, finished_at)
+
+
 def pods_of(control_plane: Any, cluster: Cluster) -> list[dict[str, Any]]:
     path = f"/api/v1/namespaces/{cluster.namespace}/pods?labelSelector={ATTEMPT_LABEL}%3D{NAME}"
     found: list[dict[str, Any]] = control_plane.call("GET", path)["items"]
@@ -132,6 +143,8 @@ def test_a_gang_is_launched_seen_and_stopped_as_one(
             gpus=1,
             attempt=NAME,
             node=pod["spec"]["nodeName"],
+            cpu_millicores=1000,
+            memory_mib=1024,
         )
         for pod in pods
     ]
@@ -148,7 +161,8 @@ def test_a_gang_is_launched_seen_and_stopped_as_one(
         NAME,
         True,
     )
-    assert client.owned() == (running,)
+    assert running.installation == INSTALLATION
+    assert client.owned(INSTALLATION) == (running,)
 
     client.stop(NAME, grace=timedelta(seconds=30))
     stopping = eventually(lambda: client.state(NAME), lambda pod: pod.deleted_at is not None)
@@ -156,8 +170,8 @@ def test_a_gang_is_launched_seen_and_stopped_as_one(
     for pod in pods:
         path = f"/api/v1/namespaces/{cluster.namespace}/pods/{pod['metadata']['name']}?gracePeriodSeconds=0"
         control_plane.call("DELETE", path)
-    assert client.state(NAME).phase is PodPhase.GONE
-    assert client.state(NAME).node in nodes
+    gone = client.state(NAME, last_node=nodes[0])
+    assert (gone.phase, gone.node, gone.node_exists) == (PodPhase.GONE, nodes[0], True)
     client.stop(NAME, grace=timedelta(seconds=30))
 
 
@@ -176,6 +190,35 @@ def test_one_pod_that_fails_ends_the_gang(control_plane: Any, cluster: Cluster, 
         lambda: {pod["metadata"]["name"]: pod["metadata"] for pod in pods_of(control_plane, cluster)},
         lambda found: "deletionTimestamp" in found[other],
     )
+
+
+def test_what_is_left_of_a_gang_whose_nodes_are_gone_is_owned_and_removed_as_one(
+    control_plane: Any, cluster: Cluster, client: KubernetesCluster
+) -> None:
+    control_plane.add_node(cluster, "n1")
+    uid = client.launch(built(cluster)).uid
+    pods = eventually(
+        lambda: pods_of(control_plane, cluster), lambda found: sum("nodeName" in pod["spec"] for pod in found) == 2
+    )
+    names = [pod["metadata"]["name"] for pod in pods]
+    for name in names:
+        control_plane.report_pod(cluster, name, "Succeeded", container={"terminated": {"exitCode": 0}})
+    job = f"/apis/batch/v1/namespaces/{cluster.namespace}/jobs/{NAME}"
+    told = eventually(lambda: control_plane.call("GET", job)["status"], lambda status: "conditions" in status)
+    for name in names:
+        control_plane.call("DELETE", f"/api/v1/namespaces/{cluster.namespace}/pods/{name}")
+    (left,) = client.owned(INSTALLATION)
+    assert left == client.state(NAME)
+    assert left.installation == INSTALLATION
+    assert (left.name, left.attempt, left.uid, left.phase) == (NAME, NAME, uid, PodPhase.SUCCEEDED)
+    assert (left.started_at, left.finished_at) == (moment(told["startTime"]), moment(told["completionTime"]))
+
+    client.remove(replace(left, uid="00000000-0000-0000-0000-000000000000"))
+    assert client.owned(INSTALLATION) == (left,)
+    client.remove(left)
+    assert client.owned(INSTALLATION) == ()
+    kept = control_plane.call("GET", f"/api/v1/namespaces/{cluster.namespace}/services")["items"]
+    assert kept == []
 
 
 def test_the_job_of_somebody_else_is_left_alone(

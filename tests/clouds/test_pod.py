@@ -5,29 +5,31 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from spillway.clouds.base import ATTEMPT_LABEL, OWNED_LABEL, RUN_LABEL
-from spillway.clouds.pod import build_pod, grace_seconds, pull_secret, store_secret
+from spillway.clouds.base import ATTEMPT_LABEL, INSTALLATION_LABEL, OWNED_LABEL, RUN_LABEL
+from spillway.clouds.pod import PodAccess, build_pod, grace_seconds, pull_secret, store_ca, store_secret
 from spillway.errors import ConfigError, LaunchRefused
 from spillway.model import Attempt
-from spillway.testing.builders import attempt, job_spec, node_pool, onprem_cluster
+from spillway.testing.builders import INSTALLATION, attempt, job_spec, node_pool, onprem_cluster
 
 IMAGE = "registry.onprem:5000/train/digits@sha256:" + "a" * 64
+ACCESS = PodAccess(store_secret="spillway-store", pull_secret="spillway-registry")
 CLUSTER = onprem_cluster(pools=(node_pool(node_selector={"spillway.dev/pool": "a100"}),))
 
 
 def build(of: Attempt | None = None, **fields: Any) -> Mapping[str, Any]:
     defaults: dict[str, Any] = {
         "attempt": of or attempt(),
+        "installation": INSTALLATION,
         "cluster": CLUSTER,
         "image": IMAGE,
         "environment": {"SPILLWAY_RUN": "digits-7f3a"},
-        "store_secret": "spillway-store",
-        "pull_secret": "spillway-registry",
+        "access": ACCESS,
     }
     return build_pod(**(defaults | fields))
 
@@ -43,11 +45,11 @@ def test_the_pod_of_an_attempt_is_always_the_same() -> None:
             gpus_per_node=2,
             cpu_cores=1.5,
             memory_gib=4,
-            environment={"EPOCHS": "3", "SPILLWAY_RUN": "forged"},
         )
     )
-    assert build(of) == build(of)
-    assert build(of) == {
+    told = {"SPILLWAY_RUN": "digits-7f3a", "EPOCHS": "3"}
+    assert build(of, environment=told) == build(of, environment=told)
+    assert build(of, environment=told) == {
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {
@@ -56,6 +58,7 @@ def test_the_pod_of_an_attempt_is_always_the_same() -> None:
             "labels": {
                 ATTEMPT_LABEL: "digits-7f3a-1",
                 RUN_LABEL: "digits-7f3a",
+                INSTALLATION_LABEL: INSTALLATION,
                 OWNED_LABEL: "true",
                 "app.kubernetes.io/managed-by": "spillway",
             },
@@ -111,9 +114,27 @@ def test_no_shell_stands_between_the_stop_signal_and_the_trainer() -> None:
     assert trainer["args"] == ["digits"]
 
 
-def test_nodes_with_an_identity_of_their_own_need_no_secrets() -> None:
-    spec = build(store_secret=None, pull_secret=None)["spec"]
-    assert (spec["imagePullSecrets"], spec["containers"][0]["envFrom"]) == ([], [])
+@pytest.mark.parametrize("what", ["store", "cache"])
+def test_the_certificates_that_vouch_for_a_store_are_where_the_trainer_looks_for_them(what: str) -> None:
+    access = {"store": replace(ACCESS, store_ca="ours"), "cache": replace(ACCESS, cache_ca="ours")}
+    spec = build(access=access[what])["spec"]
+    (trainer,) = spec["containers"]
+    told = {entry["name"]: entry["value"] for entry in trainer["env"] if entry["name"].endswith("_CA_FILE")}
+    ((name, path),) = told.items()
+    folder, _, file = path.rpartition("/")
+    assert name == f"SPILLWAY_{what.upper()}_CA_FILE"
+    assert {"name": f"{what}-ca", "mountPath": folder, "readOnly": True} in trainer["volumeMounts"]
+    assert {"name": f"{what}-ca", "configMap": {"name": "ours"}} in spec["volumes"]
+    assert store_ca("ours", "training", "PEM", installation=INSTALLATION) == {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {
+            "name": "ours",
+            "namespace": "training",
+            "labels": {INSTALLATION_LABEL: INSTALLATION, "app.kubernetes.io/managed-by": "spillway"},
+        },
+        "data": {file: "PEM"},
+    }
 
 
 @pytest.mark.parametrize(
@@ -204,6 +225,10 @@ FORBIDDEN = {
     "namespace": ({"metadata": {"namespace": "kube-system"}}, "metadata.namespace"),
     "attempt label": ({"metadata": {"labels": {ATTEMPT_LABEL: "other-1"}}}, f"metadata.labels[{ATTEMPT_LABEL}]"),
     "label removed": ({"metadata": {"labels": {OWNED_LABEL: None}}}, f"metadata.labels[{OWNED_LABEL}]"),
+    "another installation": (
+        {"metadata": {"labels": {INSTALLATION_LABEL: "theirs"}}},
+        f"metadata.labels[{INSTALLATION_LABEL}]",
+    ),
     "all labels removed": ({"metadata": {"labels": None}}, f"metadata.labels[{ATTEMPT_LABEL}]"),
     "restart policy": ({"spec": {"restartPolicy": "Always"}}, "spec.restartPolicy"),
     "node by name": ({"spec": {"nodeName": "a100-0"}}, "spec.nodeName"),
@@ -249,12 +274,12 @@ def test_a_longer_grace_may_be_asked_for() -> None:
 
 
 def test_the_pull_secret_is_what_nodes_read() -> None:
-    secret = pull_secret("r", "training", host="registry:5000", username="u", password="p")
+    secret = pull_secret("r", "training", host="registry:5000", username="u", password="p", installation=INSTALLATION)
     assert (secret["kind"], secret["type"]) == ("Secret", "kubernetes.io/dockerconfigjson")
     assert secret["metadata"] == {
         "name": "r",
         "namespace": "training",
-        "labels": {"app.kubernetes.io/managed-by": "spillway"},
+        "labels": {INSTALLATION_LABEL: INSTALLATION, "app.kubernetes.io/managed-by": "spillway"},
     }
     assert json.loads(base64.b64decode(secret["data"][".dockerconfigjson"])) == {
         "auths": {
@@ -264,6 +289,6 @@ def test_the_pull_secret_is_what_nodes_read() -> None:
 
 
 def test_the_store_secret_holds_a_key_for_each_variable() -> None:
-    secret = store_secret("s", "training", {"SPILLWAY_STORE_ACCESS_KEY": "ä"})
+    secret = store_secret("s", "training", {"SPILLWAY_STORE_ACCESS_KEY": "ä"}, installation=INSTALLATION)
     assert (secret["type"], secret["metadata"]["name"]) == ("Opaque", "s")
     assert secret["data"] == {"SPILLWAY_STORE_ACCESS_KEY": base64.b64encode("ä".encode()).decode()}

@@ -49,6 +49,7 @@ FILES = {
         "placement": {
             "weights": {"qos": 0.7, "cost": 0.15, "affinity": 0.15},
             "quotas": {"research": {"onprem": "20%", "cloud": 0.3}},
+            "cloud_access": {"research": {"clusters": ["cloud"], "billing": ["spot"], "dags": ["train*"]}},
         }
     },
 }

@@ -26,13 +26,16 @@ from spillway.model import Billing
         ("P1DT2H", timedelta(hours=26)),
         ("P2W", timedelta(days=14)),
         ("0s", timedelta(0)),
+        ("3650d", timedelta(days=3650)),
     ],
 )
 def test_a_duration_is_read_with_its_unit(written: str, length: timedelta) -> None:
     assert duration(written) == length
 
 
-@pytest.mark.parametrize("written", [30, "30", "", "P", "PT", "-5m", "5 m", "m", "1y", "9999999999d", None, True, []])
+@pytest.mark.parametrize(
+    "written", [30, "30", "", "P", "PT", "-5m", "5 m", "m", "1y", "3650d1s", "9999999999d", None, True, []]
+)
 def test_anything_else_is_no_duration(written: Any) -> None:
     with pytest.raises(PydanticCustomError, match=r"^expected a duration"):
         duration(written)

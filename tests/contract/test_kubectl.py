@@ -61,6 +61,8 @@ def test_a_pod_is_run_waited_for_shown_and_read(kubectl: Kubectl, space: Space) 
     header, row = kubectl("get", "pods", "shown").splitlines()
     assert header.split()[:4] == ["NAME", "READY", "STATUS", "RESTARTS"]
     assert row.split()[:4] == ["shown", "0/1", "Completed", "0"]
+    watched = kubectl("get", "po", "shown", "--watch", "--output-watch-events", "--request-timeout=5s")
+    assert watched.split()[-6:-1] == ["ADDED", "shown", "0/1", "Completed", "0"]
     assert kubectl("logs", "shown") == "from-kubectl\n"
     assert kubectl("logs", "-f", "shown") == "from-kubectl\n"
     described = kubectl("describe", "pod", "shown")

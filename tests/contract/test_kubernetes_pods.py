@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -26,6 +27,19 @@ class TestPods:
         assert sorted(space.log("hello").splitlines()) == ["err", "out"]
         assert pod.spec.node_name
         assert pod.status.start_time
+
+    def test_a_pod_that_waits_may_be_bound_to_a_node_by_anybody_once(self, space: Space) -> None:
+        node = space.core.list_node().items[0].metadata.name
+        space.run("bound", "true", spec={"nodeSelector": {"no": "such"}})
+        body = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": "bound"}, "target": {"name": node}}
+        bind = partial(space.core.create_namespaced_pod_binding, "bound", space.name, body, _preload_content=False)
+
+        bind()
+
+        assert space.find("bound").spec.node_name == node
+        with pytest.raises(client.ApiException, match="is already assigned to node") as refused:
+            bind()
+        assert refused.value.status == 409
 
     def test_a_failing_pod_tells_its_code_and_message(self, space: Space) -> None:
         space.run("fails", "printf 'at step 7' > /dev/termination-log; exit 7")
@@ -60,16 +74,14 @@ class TestPods:
         assert pod.status.init_container_statuses[0].state.terminated.exit_code == 0
 
     def test_a_log_is_followed_live_and_cut_as_asked(self, space: Space) -> None:
-        space.run("live", "for i in 1 2 3; do echo line$i; sleep 0.7; done")
+        spec = {"terminationGracePeriodSeconds": 1}
+        space.run("live", "for i in 1 2 3; do echo line$i; sleep 0.3; done; sleep 600", spec=spec)
         space.says("live", "line1")
 
-        times = []
-        for line in watch.Watch().stream(space.core.read_namespaced_pod_log, "live", space.name):
-            times.append((line, time.monotonic()))
+        lines = watch.Watch().stream(space.core.read_namespaced_pod_log, "live", space.name)
 
-        assert [line for line, _ in times] == ["line1", "line2", "line3"]
-        assert times[2][1] - times[0][1] > 0.5
-        space.ended("live")
+        assert [next(lines) for _ in range(3)] == ["line1", "line2", "line3"]
+        lines.close()
         stamp, _, text = space.log("live", tail_lines=1, timestamps=True).partition(" ")
         assert text == "line3\n"
         assert stamp.startswith("20")
@@ -140,21 +152,6 @@ class TestEviction:
         assert condition_reasons(pod)["DisruptionTarget"] == "EvictionByEvictionAPI"
         space.gone("evicted")
 
-    def test_a_disruption_budget_forbids_an_eviction(self, space: Space) -> None:
-        policies = client.PolicyV1Api(space.api_client)
-        spec = {"minAvailable": 1, "selector": {"matchLabels": {"app": "contract-budget"}}}
-        policies.create_namespaced_pod_disruption_budget(space.name, {"metadata": {"name": "budget"}, "spec": spec})
-        body = space.pod("protected", *SHELL, UNTIL_TERM)
-        body["metadata"]["labels"] = {"app": "contract-budget"}
-        space.create(body)
-        space.says("protected", "up")
-
-        with pytest.raises(client.ApiException) as refused:
-            _evict(space, "protected")
-
-        assert (refused.value.status, json.loads(refused.value.body)["reason"]) == (429, "TooManyRequests")
-        policies.delete_namespaced_pod_disruption_budget("budget", space.name)
-
 
 def _evict(space: Space, name: str) -> None:
     metadata = client.V1ObjectMeta(name=name, namespace=space.name)
@@ -198,7 +195,7 @@ class TestNodes:
     def test_a_pod_for_which_no_gpu_is_free_waits_with_a_reason_and_runs_when_one_is(
         self, space: Space, full: list[str]
     ) -> None:
-        space.run("queued", "echo gpu=$NVIDIA_VISIBLE_DEVICES", resources={"limits": {GPU: "1"}})
+        space.run("queued", "echo on a GPU", resources={"limits": {GPU: "1"}})
 
         def refused() -> Any:
             conditions = space.find("queued").status.conditions or []
@@ -212,7 +209,6 @@ class TestNodes:
 
         space.core.delete_namespaced_pod(full[0], space.name, grace_period_seconds=0)
         assert space.ended("queued").status.phase == "Succeeded"
-        assert space.log("queued").startswith("gpu=")
 
     def test_a_cordoned_node_takes_no_new_pod(self, space: Space) -> None:
         node = next(n.metadata.name for n in space.core.list_node().items if GPU in (n.status.allocatable or {}))

@@ -57,6 +57,7 @@ def facts(dag: Any) -> dict[str, Any]:
             task.task_id: {
                 "owner": task.owner,
                 "retries": task.retries,
+                "turn": [task.pool, task.priority_weight, getattr(task.weight_rule, "value", str(task.weight_rule))],
                 "after": sorted(task.upstream_task_ids),
                 "pauses": hasattr(task, "retry_delay") and task.retry_delay.total_seconds() > 0,
             }

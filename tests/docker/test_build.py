@@ -20,6 +20,7 @@ from spillway.testing.training import TrainingSite, load_digits
 
 ROOT = Path(__file__).resolve().parents[2]
 UID = 65532
+DAGS = "/opt/airflow/dags"
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
@@ -46,15 +47,25 @@ def test_the_airflow_image_is_the_locked_airflow_with_spillway(engine: Any, buil
     assert engine.run(*run, image).strip() == importlib.metadata.version("apache-airflow-core")
     check = (
         "import json, os, spillway, spillway_plugin, spillway_airflow.hooks; from airflow.configuration import conf; "
-        "print(json.dumps([os.getuid(), spillway.__file__, conf.get('core', 'executor'), "
-        "sorted(os.listdir(conf.get('core', 'dags_folder')))]))"
+        "from spillway.config import configuration_directory, jobs_directory, load, load_image_uses; "
+        "loaded = load(configuration_directory(os.environ)); "
+        "jobs = load_image_uses(jobs_directory(os.environ), loaded.datasets); "
+        "print(json.dumps([os.getuid(), spillway.__file__, conf.get('core', 'executor'), sorted(loaded.clusters), "
+        "len(jobs), sorted(os.listdir(conf.get('core', 'dags_folder')))]))"
     )
-    environment = ("--env", "PYTHONPATH=/opt/spillway/include:/opt/spillway/plugins")
-    uid, spillway, executor, dags = json.loads(
-        engine.run(*run, *environment, "--entrypoint", "python", image, "-c", check).splitlines()[-1]
-    )
+    mounts = {"include/config": "/etc/spillway/config", "include/jobs": "/etc/spillway/jobs", "dags": DAGS}
+    volumes = [word for here, there in mounts.items() for word in ("--volume", f"{ROOT / here}:{there}:ro")]
+    path = ("--env", "PYTHONPATH=/opt/spillway/include:/opt/spillway/plugins")
+    said = engine.run(*run, *volumes, *path, "--entrypoint", "python", image, "-c", check)
+    uid, spillway, executor, clusters, jobs, dags = json.loads(said.splitlines()[-1])
     assert (uid, spillway, executor) == (50000, "/opt/spillway/include/spillway/__init__.py", "LocalExecutor")
-    assert set(dags) - {"__pycache__"} == {path.name for path in (ROOT / "dags").iterdir()} - {"__pycache__"}
+    assert (clusters, jobs) == (["cloud", "onprem"], len(list((ROOT / "include/jobs").glob("*.yaml"))))
+    assert set(dags) == {path.name for path in (ROOT / "dags").iterdir()}
+
+
+def test_the_airflow_image_holds_no_configuration_and_no_dags(engine: Any, build: Callable[[str], str]) -> None:
+    found = engine.run("run", "--rm", "--entrypoint", "ls", build("airflow"), "/opt/spillway/include", DAGS)
+    assert found.split() == [f"{DAGS}:", "/opt/spillway/include:", "spillway"]
 
 
 def test_the_trainers_image_trains_as_an_ordinary_user(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import shutil
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,7 +14,8 @@ from typing import Any
 import pytest
 import yaml
 
-from spillway.connections import ConnectionSpec, database_url
+from spillway.connections import ConnectionSpec, connections_from_file, database_url
+from spillway.runs.local import LEDGER_CONNECTION
 from spillway.runs.sites import registry_host
 from spillway.sandbox import sample_image
 from spillway.sandbox.airflow import airflow_processes, settings_file
@@ -26,24 +28,39 @@ from spillway.sandbox.sites import store_identities
 ROOT = Path(__file__).resolve().parents[2]
 DOCKER = ROOT / "docker"
 SITES = ("onprem", "cloud")
+ADDRESS = "192.0.2.7"
 AIRFLOW_SERVICES = ("api-server", "scheduler", "dag-processor", "triggerer")
 
 
 @pytest.fixture(scope="module")
-def passwords() -> Mapping[str, str]:
-    """What the password script prints."""
-    done = subprocess.run(["sh", str(DOCKER / "passwords.sh")], capture_output=True, text=True, check=True)
-    return dict(line.split("=", 1) for line in done.stdout.splitlines())
+def variables(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, str]:
+    """The environment that the script writes for a host at this address."""
+    folder = tmp_path_factory.mktemp("docker")
+    done = write_environment(folder, ADDRESS)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    lines = (folder / ".env").read_text().splitlines()
+    return dict(line.split("=", 1) for line in lines if not line.startswith("#"))
+
+
+def write_environment(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """The script, run from this folder."""
+    script = shutil.copy(DOCKER / "environment.sh", folder)
+    return subprocess.run(["sh", script, *words], capture_output=True, text=True, check=False)
 
 
 @pytest.fixture(scope="module")
-def compose(passwords: Mapping[str, str]) -> dict[str, Any]:
+def passwords(variables: Mapping[str, str]) -> Mapping[str, str]:
+    return {name: value for name, value in variables.items() if re.search(r"_(PASSWORD|SECRET|KEY)$", name)}
+
+
+@pytest.fixture(scope="module")
+def compose(variables: Mapping[str, str]) -> dict[str, Any]:
     """The compose file as an engine reads it: variables replaced, merges done."""
 
     def value(match: re.Match[str]) -> str:
         name, default = match["name"], match["default"]
-        assert default is not None or name in passwords, f"passwords.sh prints no {name}"
-        return passwords.get(name, default or "")
+        assert default is not None or name in variables, f"environment.sh writes no {name}"
+        return variables.get(name, default or "")
 
     pattern = re.compile(r"(?<!\$)\$\{(?P<name>[A-Z_]+)(:-(?P<default>[^}]*)|:\?[^}]*)\}")
     document: dict[str, Any] = yaml.safe_load(pattern.sub(value, (DOCKER / "compose.yaml").read_text()))
@@ -56,15 +73,91 @@ def environment(compose: dict[str, Any], service: str) -> dict[str, str]:
 
 
 def connection(compose: dict[str, Any], conn_id: str) -> ConnectionSpec:
-    written = environment(compose, "api-server")[f"AIRFLOW_CONN_{conn_id.upper()}"]
-    return ConnectionSpec(conn_id=conn_id, **json.loads(written))
+    return ConnectionSpec(conn_id=conn_id, **json.loads(compose["configs"]["connections"]["content"])[conn_id])
 
 
-def test_every_password_is_new_long_and_used(passwords: Mapping[str, str], compose: dict[str, Any]) -> None:
-    assert len(set(passwords.values())) == len(passwords)
+def test_airflow_and_the_command_line_read_the_same_connections(compose: dict[str, Any], tmp_path: Path) -> None:
+    file = tmp_path / "connections.json"
+    file.write_text(compose["configs"]["connections"]["content"])
+    servers = {
+        f"{site}_{server}"
+        for site in SITES
+        for server in ("store", "store_pods", "store_public", "store_remote", "registry")
+    }
+    assert connections_from_file(file).keys() == {LEDGER_CONNECTION, *servers}
+    for name in (*AIRFLOW_SERVICES, "setup"):
+        (mounted,) = compose["services"][name]["configs"]
+        assert (mounted["source"], mounted["mode"]) == ("connections", 0o400)
+        said = environment(compose, name)
+        assert said["SPILLWAY_CONNECTIONS"] == mounted["target"]
+        assert json.loads(said["AIRFLOW__SECRETS__BACKEND_KWARGS"]) == {"connections_file_path": mounted["target"]}
+
+
+def test_every_password_is_new_and_long(passwords: Mapping[str, str]) -> None:
+    assert len(set(passwords.values())) == len(passwords) == 16
     assert min(map(len, passwords.values())) >= 40
-    text = (DOCKER / "compose.yaml").read_text()
-    assert [name for name in passwords if f"${{{name}:?" not in text] == []
+
+
+def test_what_the_environment_script_writes_is_what_the_compose_file_needs(variables: Mapping[str, str]) -> None:
+    needed = re.findall(r"\$\{([A-Z_]+):\?", (DOCKER / "compose.yaml").read_text())
+    assert set(needed) == set(variables)
+
+
+REFUSED = {
+    "nothing": (),
+    "a-name": ("localhost",),
+    "loopback": ("127.0.0.1",),
+    "every-interface": ("0.0.0.0",),
+    "one-number": ("1",),
+    "three-octets": ("1.2.3",),
+    "five-octets": ("1.2.3.4.5",),
+    "an-octet-too-large": ("1.2.3.256",),
+    "two-lines": ("192.0.2.7\n192.0.2.8",),
+}
+
+
+@pytest.mark.parametrize("words", REFUSED.values(), ids=REFUSED)
+def test_an_address_that_pods_cannot_reach_is_refused(words: tuple[str, ...], tmp_path: Path) -> None:
+    done = write_environment(tmp_path, *words)
+    assert (done.returncode, [path.name for path in tmp_path.iterdir()]) == (2, ["environment.sh"])
+    assert f"expected an IPv4 address of this host that pods reach, got '{' '.join(words)}'" in done.stderr
+
+
+def test_the_passwords_are_for_their_owner_alone_and_never_replaced(tmp_path: Path) -> None:
+    assert write_environment(tmp_path, ADDRESS).returncode == 0
+    file = tmp_path / ".env"
+    written = file.read_text()
+    assert file.stat().st_mode & 0o777 == 0o600
+    again = write_environment(tmp_path, ADDRESS)
+    assert (again.returncode, f"{file} exists" in again.stderr, file.read_text()) == (2, True, written)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".env", "environment.sh"]
+
+
+def published(compose: dict[str, Any], service: str) -> list[str]:
+    return [port.rpartition(":")[0] for port in compose["services"][service]["ports"]]
+
+
+@pytest.mark.parametrize("site", SITES)
+def test_pods_are_given_addresses_at_which_the_host_publishes_the_servers(compose: dict[str, Any], site: str) -> None:
+    for conn_id in (f"{site}_store", f"{site}_store_pods", f"{site}_store_public", f"{site}_store_remote"):
+        assert connection(compose, conn_id).extra["endpoint_url"] in {
+            f"http://{address}" for address in published(compose, f"{site}-store")
+        }
+    assert registry_host(connection(compose, f"{site}_registry")) in published(compose, f"{site}-registry")
+
+
+def test_configuration_jobs_and_dags_are_mounted_read_only_where_the_image_looks_for_them(
+    compose: dict[str, Any],
+) -> None:
+    image = dict(re.findall(r"(\w+)=(\S+)", (DOCKER / "airflow/Dockerfile").read_text()))
+    for service in (*AIRFLOW_SERVICES, "setup"):
+        mounts = [volume.split(":") for volume in compose["services"][service]["volumes"] if volume.startswith(".")]
+        assert {target: (DOCKER / source).resolve() for source, target, _ in mounts} == {
+            image["SPILLWAY_CONFIG_DIR"]: ROOT / "include/config",
+            image["SPILLWAY_JOBS_DIR"]: ROOT / "include/jobs",
+            image["AIRFLOW__CORE__DAGS_FOLDER"]: ROOT / "dags",
+        }
+        assert {mode for _, _, mode in mounts} == {"ro"}
 
 
 def test_all_airflow_components_of_the_sandbox_run_with_its_settings(compose: dict[str, Any]) -> None:
@@ -114,10 +207,9 @@ def test_a_store_knows_the_identities_of_the_sandbox(compose: dict[str, Any], si
     expected = store_identities(sandbox_settings(tmp_path, 20000), sandbox_settings(tmp_path, 20000).site(site))
     assert [(one["name"], tuple(one["actions"])) for one in written] == [(one.name, one.actions) for one in expected]
     keys = {one["credentials"][0]["accessKey"]: one["credentials"][0]["secretKey"] for one in written}
-    for conn_id in (f"{site}_store", f"{site}_store_pods"):
+    for conn_id in (f"{site}_store", f"{site}_store_pods", f"{site}_store_public", f"{site}_store_remote"):
         known = connection(compose, conn_id)
         assert keys[known.login or ""] == known.password
-        assert known.extra["endpoint_url"] == f"http://{site}-store:8333"
 
 
 @pytest.mark.parametrize("site", SITES)
@@ -136,7 +228,7 @@ def test_a_registry_runs_with_the_configuration_of_the_sandbox(
         k: v for k, v in sandbox.items() if k not in by_nature
     }
     known = connection(compose, f"{site}_registry")
-    assert (known.schema, registry_host(known), known.login) == ("http", f"{site}-registry:5000", "spillway")
+    assert (known.schema, known.login) == ("http", "spillway")
 
 
 def flattened(prefix: str, value: Any) -> list[tuple[str, str]]:
@@ -157,10 +249,13 @@ def test_the_ledger_and_airflow_have_a_database_each_on_postgresql(compose: dict
     assert "CREATE DATABASE ledger;" in (DOCKER / "postgres/ledger.sql").read_text()
 
 
-def test_ports_are_published_on_loopback_only_and_volumes_are_declared(compose: dict[str, Any]) -> None:
+def test_only_stores_and_registries_are_published_beyond_loopback_and_volumes_are_declared(
+    compose: dict[str, Any],
+) -> None:
     named = set()
-    for service in compose["services"].values():
-        assert all(port.startswith("127.0.0.1:") for port in service.get("ports", []))
+    for name, service in compose["services"].items():
+        address = ADDRESS if name.endswith(("-store", "-registry")) else "127.0.0.1"
+        assert all(port.startswith(f"{address}:") for port in service.get("ports", []))
         named |= {volume.split(":")[0] for volume in service.get("volumes", []) if not volume.startswith(".")}
     assert named == set(compose["volumes"])
 

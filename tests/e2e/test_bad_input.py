@@ -28,6 +28,7 @@ FOLLOWING = ("sync_image", "sync_dataset", "train", "settle")
 def begun(airflow: AirflowSandbox) -> Mapping[str, DagRun]:
     """A run for each broken job and a dry run, all under way."""
     runs = {name: airflow.train(job) for name, (job, *_) in BROKEN.items()}
+    runs["misspelled"] = airflow.start("train", {"jobb": "digits"})
     return {**runs, "dry": airflow.train("patient", dry_run=True)}
 
 
@@ -44,6 +45,15 @@ def test_a_job_that_cannot_run_fails_in_its_first_task_with_one_message(
     log = run.log("place")
     assert [text for text in said if text not in log] == []
     assert log.count(said[0]) == 1
+    assert airflow.attempts(run) == ()
+
+
+def test_a_misspelled_parameter_starts_no_default_job(airflow: AirflowSandbox, begun: Mapping[str, DagRun]) -> None:
+    run = begun["misspelled"]
+
+    assert run.wait() == "failed"
+    assert run.tasks()["place"]["try_number"] == 1
+    assert "'jobb'; known: dry_run, job, poll_seconds. Did you mean 'job'?" in run.log("place")
     assert airflow.attempts(run) == ()
 
 

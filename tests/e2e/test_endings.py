@@ -8,7 +8,6 @@ import pytest
 
 from spillway.model import Outcome, PodPhase
 from spillway.sandbox import drills
-from spillway.sandbox.configuration import NAMESPACE
 from spillway.testing.airflow_server import AirflowSandbox, DagRun, wait_for
 
 pytestmark = pytest.mark.timeout(900)
@@ -18,11 +17,13 @@ OVER = frozenset({PodPhase.SUCCEEDED, PodPhase.FAILED, PodPhase.GONE})
 @pytest.fixture(scope="module")
 def begun(airflow: AirflowSandbox) -> Mapping[str, DagRun]:
     """One run an ending; a pod is evicted and the triggerer is killed while they train."""
-    jobs = {"evicted": "patient", "watched": "patient", "marked_failed": "endless", "program": "failing"}
+    jobs = {"evicted": "interrupted", "watched": "watched", "marked_failed": "endless", "program": "failing"}
     runs = {name: airflow.train(job) for name, job in jobs.items()}
-    first = airflow.wait_for_commit(runs["evicted"], step=4)
-    drills.evict(airflow.settings, str(airflow.pod(first).node), NAMESPACE, first.label)
+    first = airflow.wait_for_commit(runs["evicted"], step=2)
+    drills.evict(airflow.settings, str(airflow.pod(first).node), first.label)
     airflow.wait_for_commit(runs["watched"], step=4)
+    # A triggerer that never watched the lost pod has no last lines of it to hand on.
+    airflow.wait_for_attempt(runs["evicted"], bool, number=2)
     airflow.wait_restarted("airflow-triggerer", airflow.kill("airflow-triggerer"))
     return runs
 
@@ -39,6 +40,9 @@ def test_an_evicted_pod_is_followed_by_another_in_the_same_try(
     assert (second.resumed_from_step, second.first_step) == (first.committed_step, first.committed_step + 1)
     assert second.candidate.cluster != first.candidate.cluster
     assert run.tasks()["train"]["try_number"] == 1
+    _, heading, kept = run.log("train").partition("last lines of the log of attempt 1's pod:")
+    assert heading
+    assert '"event": "committed", "step": 2,' in kept
 
 
 def test_a_restart_of_the_triggerer_leaves_the_pod_alone(airflow: AirflowSandbox, begun: Mapping[str, DagRun]) -> None:
@@ -46,16 +50,19 @@ def test_a_restart_of_the_triggerer_leaves_the_pod_alone(airflow: AirflowSandbox
 
     assert run.wait() == "success"
     (only,) = airflow.attempts(run)
-    assert (only.outcome, only.first_step, only.last_step) == (Outcome.SUCCEEDED, 1, 240)
+    assert (only.outcome, only.first_step, only.last_step) == (Outcome.SUCCEEDED, 1, 100)
     assert run.tasks()["train"]["try_number"] == 1
 
 
 def test_a_program_that_fails_ends_the_task_at_once_with_its_last_words(
-    airflow: AirflowSandbox, begun: Mapping[str, DagRun]
+    airflow: AirflowSandbox, begun: Mapping[str, DagRun], capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = begun["program"]
 
     assert run.wait() == "failed"
+    # Where a test expected another end, its output tells the cause.
+    told = capsys.readouterr().out
+    assert "--- train, failed, try 1\n" in told and "SPILLWAY_SEED: expected an integer" in told
     assert run.tasks()["train"]["state"] == "failed"
     assert run.tasks()["train"]["try_number"] == 1
     (attempt,) = airflow.attempts(run)

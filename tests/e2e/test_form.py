@@ -50,7 +50,7 @@ def page(tmp_path: Path) -> Iterator[Page]:
             browser.close()
 
 
-def test_a_person_logs_in_fills_the_form_and_sees_the_run(airflow: AirflowSandbox, page: Page) -> None:
+def test_a_person_fills_the_form_sees_the_run_and_why_it_ran_there(airflow: AirflowSandbox, page: Page) -> None:
     expect.set_options(timeout=MILLISECONDS)
     before = {run.run_id for run in airflow.runs("train")}
     page.goto(f"{airflow.api.url}/dags/train")
@@ -74,3 +74,14 @@ def test_a_person_logs_in_fills_the_form_and_sees_the_run(airflow: AirflowSandbo
     page.goto(f"{airflow.api.url}/dags/train/runs/{run.run_id}")
     expect(page.get_by_role("link", name="settle").first).to_be_visible()
     page.screenshot(path=PICTURES / "train-run.png")
+
+    page.goto(f"{airflow.api.url}/dags/train/runs/{run.run_id}/tasks/place")
+    page.get_by_role("link", name="Placement", exact=True).click()
+    expect(page.frame_locator("iframe[title=Placement]").get_by_text("equals the stored decision")).to_be_visible()
+    page.screenshot(path=PICTURES / "train-placement.png")
+
+    (name,) = airflow.training_runs(run)
+    page.goto(f"{airflow.api.url}/plugin/placement-decisions")
+    listed = page.frame_locator("iframe[title='Placement decisions']")
+    listed.get_by_role("link", name=name).click()
+    expect(listed.get_by_text("equals the stored decision")).to_be_visible()

@@ -5,33 +5,24 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-from pathlib import Path
 
 import pytest
 
-from spillway.model import AttemptState, Outcome, PodPhase
-from spillway.testing.airflow_server import AirflowSandbox, DagRun, wait_for
+from spillway.model import AttemptState, Outcome, PodPhase, VerdictKind
+from spillway.runs.settling import Ended, settle
+from spillway.testing.airflow_server import AirflowSandbox, DagRun, wait_for, workers
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 OVER = frozenset({PodPhase.SUCCEEDED, PodPhase.FAILED, PodPhase.GONE})
 
 
-def kill_worker(run: DagRun, task_id: str) -> None:
+def kill_worker(airflow: AirflowSandbox, run: DagRun, task_id: str) -> None:
     """SIGKILL to the processes that carry the task: the worker that supervises it and the task itself."""
-    mark = run.tasks()[task_id]["id"].encode()
-    found = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdecimal() and carries(entry, mark)]
-    assert found != []
+    found = workers(airflow.settings, run.tasks()[task_id]["id"])
+    assert len(found) == 2
     for pid in found:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
-
-
-def carries(process: Path, mark: bytes) -> bool:
-    try:
-        command = (process / "cmdline").read_bytes()
-    except OSError:
-        return False
-    return command.startswith(b"airflow worker") and mark in command
 
 
 def one_pod_and_success(airflow: AirflowSandbox, run: DagRun) -> None:
@@ -44,10 +35,29 @@ def one_pod_and_success(airflow: AirflowSandbox, run: DagRun) -> None:
 def test_a_worker_that_is_killed_while_it_launches_is_followed_by_one_that_adopts(airflow: AirflowSandbox) -> None:
     run = airflow.train("patient")
     airflow.wait_for_attempt(run, lambda a: a.state in {AttemptState.STAGED, AttemptState.LAUNCHED})
-    kill_worker(run, "train")
+    kill_worker(airflow, run, "train")
 
     one_pod_and_success(airflow, run)
     assert run.tasks()["train"]["try_number"] == 2
+
+
+def test_a_program_that_failed_is_not_started_again_because_its_worker_was_lost_but_when_somebody_clears_it(
+    airflow: AirflowSandbox,
+) -> None:
+    run = airflow.train("failing")
+    attempt = airflow.wait_for_attempt(run, lambda a: a.state in {AttemptState.STAGED, AttemptState.LAUNCHED})
+    kill_worker(airflow, run, "train")
+    # Its last act: had it lived a moment longer it would have told Airflow too.
+    settle(airflow.services, attempt, Ended(kind=VerdictKind.PROGRAM_ERROR, reason="exit code 1"))
+
+    assert run.wait() == "failed"
+    assert run.tasks()["train"]["try_number"] == 2
+    assert [a.outcome for a in airflow.attempts(run)] == [Outcome.FAILED]
+    run.clear("train")
+
+    airflow.wait_for_attempt(run, lambda a: a.outcome is Outcome.FAILED, number=2)
+    assert run.wait() == "failed"
+    assert len(airflow.attempts(run)) == 2
 
 
 def test_a_scheduler_that_is_killed_is_followed_by_one_that_goes_on(airflow: AirflowSandbox) -> None:
@@ -80,13 +90,15 @@ def test_a_task_that_is_marked_while_the_triggerer_is_down_leaves_a_pod_that_is_
         assert run.wait() == "failed"
         assert airflow.pod(attempt).phase is PodPhase.RUNNING
 
-        def swept() -> bool:
+        def swept() -> list[str]:
             sweep = airflow.start("sweep_orphans", {})
             assert sweep.wait() == "success"
-            return any(entry["pod"] == attempt.label and entry["stopped"] for entry in sweep.xcom("sweep"))
+            return [entry["remedy"] for entry in sweep.xcom("sweep") if entry["attempt"] == attempt.label]
 
-        wait_for(swept)
+        wait_for(swept, lambda remedies: "stopped" in remedies)
         wait_for(lambda: airflow.pod(attempt).phase, OVER.__contains__)
+        wait_for(swept, lambda remedies: "expired" in remedies)
     settled = airflow.wait_for_attempt(run, lambda a: a.outcome is not None)
-    assert (settled.outcome, settled.reason) == (Outcome.CANCELLED, "its task has ended and its lease is over")
+    assert settled.outcome is Outcome.CANCELLED
+    assert str(settled.reason).startswith("its task has ended and its lease is over")
     assert airflow.committed(settled) != ()

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import pytest
 import yaml
 
-from spillway.clouds.base import ATTEMPT_LABEL, OWNED_LABEL
+from spillway.clouds.base import ATTEMPT_LABEL, INSTALLATION_LABEL, OWNED_LABEL
 from spillway.model import PodPhase
 from spillway.sandbox.configuration import DATASET_BUCKET, NAMESPACE
 from spillway.sandbox.sample_image import REPOSITORY, TAG
@@ -19,7 +19,7 @@ from spillway.testing.airflow_server import AirflowSandbox, DagRun, wait_for
 pytestmark = pytest.mark.timeout(900)
 
 DAGS = ("sync_images", "sync_datasets", "upload_checkpoints", "sweep_orphans")
-LETTERS = {f"letters/part-{number}.csv": f"{number},a,b,c\n".encode() * 1000 for number in range(3)}
+LETTERS = {f"public/letters/part-{number}.csv": f"{number},a,b,c\n".encode() * 1000 for number in range(3)}
 STRAY = "stray-0123456789-1-1"
 
 
@@ -48,20 +48,21 @@ def declare_letters(airflow: AirflowSandbox) -> None:
         store.put(key, body, size_bytes=len(body), sha256=hashlib.sha256(body).hexdigest())
     file = airflow.settings.config / "datasets.yaml"
     declared = yaml.safe_load(file.read_text())
-    declared["datasets"].append({"name": "letters", "home": "onprem", "prefix": "letters/", "tier": "public"})
+    declared["datasets"].append({"name": "letters", "home": "onprem", "prefix": "public/letters/", "tier": "public"})
     partial = file.with_suffix(".partial")
     partial.write_text(yaml.safe_dump(declared))
     partial.replace(file)
 
 
 def add_stray_pod(airflow: AirflowSandbox) -> None:
-    """A pod with our labels that no ledger knows; no node fits it, so it waits."""
+    """A pod of this installation that its ledger does not know; no node fits it, so it waits."""
     from kubernetes.client import CoreV1Api
 
+    ours = {OWNED_LABEL: "true", INSTALLATION_LABEL: airflow.services.ledger.installation()}
     CoreV1Api(kubernetes_client(airflow)).create_namespaced_pod(
         NAMESPACE,
         {
-            "metadata": {"name": STRAY, "labels": {OWNED_LABEL: "true", ATTEMPT_LABEL: STRAY}},
+            "metadata": {"name": STRAY, "labels": {**ours, ATTEMPT_LABEL: STRAY}},
             "spec": {
                 "containers": [{"name": "trainer", "image": "nowhere/none:none"}],
                 "nodeSelector": {"no": "node"},
@@ -102,9 +103,10 @@ def test_datasets_are_synced_once_and_their_assets_are_told(
 
     assert again.wait() == "success"
 
-    moved = [copied(run, "sync") for run in finished(airflow, "sync_datasets")]
+    moved = [copied(run, "cloud.sync") for run in finished(airflow, "sync_datasets")]
     assert sorted(counts["letters -> cloud"] for counts in moved) == [0] * (len(moved) - 1) + [len(LETTERS)]
-    assert copied(again, "sync") == {"digits -> cloud": 0, "letters -> cloud": 0}
+    assert copied(again, "cloud.sync") == {"digits -> cloud": 0, "letters -> cloud": 0}
+    assert {entry["pool"] for entry in again.instances() if entry["task_id"] == "cloud.sync"} == {"link_cloud"}
     there = mover_store(airflow.settings, airflow.settings.site("cloud"), DATASET_BUCKET)
     assert {key: read_all(there, key) for key in LETTERS} == LETTERS
     events = airflow.api.call("GET", "/assets/events?limit=100")["asset_events"]
@@ -124,7 +126,7 @@ def test_images_are_mirrored_once_and_a_broken_job_file_stops_nothing(
     assert there == here
 
     assert again.wait() == "success"
-    assert copied(again, "mirror") == {f"{REPOSITORY}:{TAG} -> cloud": 0}
+    assert copied(again, "cloud.mirror") == {f"{REPOSITORY}:{TAG} -> cloud": 0}
 
 
 def test_checkpoints_are_uploaded_to_the_other_site(
@@ -136,6 +138,9 @@ def test_checkpoints_are_uploaded_to_the_other_site(
     stores = airflow.services.checkpoint_stores(attempt.run)
     heads = [stores[name].head() for name in ("onprem", "cloud")]
     assert [head.step if head else None for head in heads] == [4, 4]
+    events = airflow.api.call("GET", "/assets/events?limit=100")["asset_events"]
+    told = [event["extra"] for event in events if event["uri"] == f"spillway://checkpoints/{attempt.job.name}"]
+    assert [copied["step"] for copied in told if copied["run"] == attempt.run][-1] == 4
 
 
 def test_a_pod_that_nobody_owns_is_stopped(airflow: AirflowSandbox, begun: Mapping[str, DagRun]) -> None:
@@ -144,8 +149,9 @@ def test_a_pod_that_nobody_owns_is_stopped(airflow: AirflowSandbox, begun: Mappi
     (swept,) = [entry for run in finished(airflow, "sweep_orphans") for entry in run.xcom("sweep")]
     assert swept == {
         "cluster": "onprem",
-        "pod": STRAY,
+        "attempt": STRAY,
+        "remedy": "stopped",
         "reason": "the ledger knows no such attempt",
-        "stopped": True,
+        "done": True,
     }
     wait_for(lambda: airflow.client("onprem").state(STRAY).phase, lambda phase: phase is PodPhase.GONE)

@@ -7,6 +7,8 @@ from uuid import uuid4
 
 import pytest
 
+from spillway.images import patience
+from spillway.registries import transport
 from spillway.registries.http import HttpRegistry
 from spillway.testing.registry_server import RegistryServer
 
@@ -24,3 +26,10 @@ def onprem(registries: Mapping[str, RegistryServer]) -> HttpRegistry:
 @pytest.fixture
 def cloud(registries: Mapping[str, RegistryServer]) -> HttpRegistry:
     return registries["cloud"].client(prefix="mirror")
+
+
+@pytest.fixture
+def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One try each."""
+    monkeypatch.setattr(patience, "TRIES", 1)
+    monkeypatch.setattr(transport, "RESUME_TRIES", 1)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from spillway.errors import LaunchRefused, Unreachable
-from spillway.images.mirror import require_image
+from spillway.images.gate import require_environment, require_image
+from spillway.images.reference import ImageReference
+from spillway.registries.base import Manifest
 from spillway.registries.digest import digest_of
 from spillway.registries.http import HttpRegistry
 from spillway.registries.layout import LayoutRegistry
@@ -62,3 +65,25 @@ def test_a_registry_that_does_not_answer_is_not_taken_for_one_without_the_image(
     registry = HttpRegistry(name="cloud", url="http://127.0.0.1:1")
     with pytest.raises(Unreachable, match=r"registry cloud \(127\.0\.0\.1:1\) is unreachable: .*refused"):
         require_image(registry, "train", digest_of(b"image"))
+
+
+def reference(tag: str) -> ImageReference:
+    return ImageReference(repository="train", tag=tag)
+
+
+@pytest.mark.parametrize("put", [put_image, put_index], ids=["an image", "an index"])
+def test_an_image_that_is_not_what_its_tag_says_is_refused_with_what_it_is(
+    registry: LayoutRegistry, put: Callable[..., Manifest]
+) -> None:
+    image = put(registry, "train", "torch2.0.1-cuda11.8", labels={"dev.spillway.cuda": "12.1"})
+    require_environment(registry, reference("torch2.0.1-cuda12.1"), image.digest)
+    with pytest.raises(LaunchRefused, match=r"not what its tag says: cuda is 12.1, the tag says 11.8; build it anew"):
+        require_environment(registry, reference("torch2.0.1-cuda11.8"), image.digest)
+
+
+def test_a_tag_that_promises_nothing_and_an_image_that_says_nothing_pass(registry: LayoutRegistry) -> None:
+    image = put_image(registry, "train", "v1", labels={"dev.spillway.cuda": "12.1"})
+    require_environment(registry, reference("v1"), image.digest)
+    require_environment(registry, ImageReference(repository="train", digest=image.digest), image.digest)
+    silent = put_image(registry, "train", "cuda11.8")
+    require_environment(registry, reference("cuda11.8"), silent.digest)

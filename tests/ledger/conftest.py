@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -12,7 +11,8 @@ from sqlalchemy import Connection
 
 from spillway.ledger import Ledger, upgrade
 from spillway.ledger.connection import Database
-from spillway.ledger.schema import metadata
+from spillway.ledger.schema import installation, metadata
+from spillway.testing.ledger_files import new_ledger
 from spillway.testing.postgres_server import PostgresServer
 
 NewDatabase = Callable[[], str]
@@ -25,15 +25,13 @@ def new_database(request: pytest.FixtureRequest, tmp_path: Path) -> NewDatabase:
         fresh: NewDatabase = request.getfixturevalue("postgres_server").fresh_database
         return fresh
     numbers = itertools.count(1)
-    return lambda: f"sqlite:///{tmp_path}/ledger-{next(numbers)}.db"
 
+    def new_file() -> str:
+        file = tmp_path / f"ledger-{next(numbers)}.db"
+        file.touch()
+        return f"sqlite:///{file}"
 
-@pytest.fixture(scope="session")
-def upgraded_sqlite(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An empty ledger of which each test takes a copy: to upgrade one a test takes long."""
-    file = tmp_path_factory.mktemp("upgraded") / "ledger.db"
-    upgrade(f"sqlite:///{file}")
-    return file
+    return new_file
 
 
 @pytest.fixture(scope="session")
@@ -56,12 +54,12 @@ def broom(upgraded_postgres: str) -> Iterator[Connection]:
 def ledger_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """The URL of a ledger that holds nothing yet."""
     if request.param == "sqlite":
-        file = shutil.copy(request.getfixturevalue("upgraded_sqlite"), tmp_path / "ledger.db")
-        return f"sqlite:///{file}"
+        return new_ledger(tmp_path / "ledger.db")
     broom: Connection = request.getfixturevalue("broom")
     with broom.begin():
         for table in reversed(metadata.sorted_tables):
-            broom.execute(table.delete())
+            if table is not installation:
+                broom.execute(table.delete())
     url: str = request.getfixturevalue("upgraded_postgres")
     return url
 

@@ -43,6 +43,7 @@ def test_an_attempt_is_led_through_its_life_and_every_fact_is_kept(ledger: Ledge
         resumed_from_step=4000,
         node="gpu-3",
         started_at=NOW + timedelta(minutes=1),
+        settled_at=LATER,
         outcome=Outcome.PREEMPTED,
         reason="node lost",
         first_step=4001,
@@ -98,10 +99,15 @@ def test_an_attempt_may_be_settled_from_any_state_and_keeps_its_first_outcome(
     ended_at = LATER - timedelta(minutes=7)
     settled = ledger.settle(attempt, Outcome.SUCCEEDED, "exit code 0", LATER, ended_at=ended_at)
     assert settled == dataclasses.replace(
-        attempt, state=AttemptState.SETTLED, outcome=Outcome.SUCCEEDED, reason="exit code 0", ended_at=ended_at
+        attempt,
+        state=AttemptState.SETTLED,
+        outcome=Outcome.SUCCEEDED,
+        reason="exit code 0",
+        ended_at=ended_at,
+        settled_at=LATER,
     )
     assert ledger.settle(attempt, Outcome.FAILED, "seen late", LATER + LEASE, last_step=1) == settled
-    assert ledger.open_attempts() == ()
+    assert ledger.reservations() == ()
 
 
 def test_facts_are_added_without_a_step_until_the_attempt_is_settled(ledger: Ledger) -> None:
@@ -139,6 +145,7 @@ def test_a_lapsed_lease_ends_the_attempt(ledger: Ledger) -> None:
         outcome=Outcome.PREEMPTED,
         reason="its lease ended at 2026-03-02T09:40:00.123456+00:00 and nobody renewed it",
         ended_at=LATER,
+        settled_at=LATER,
     )
     assert ledger.reservations() == ()
 
@@ -154,7 +161,7 @@ def test_a_settled_attempt_has_no_lease_to_renew(ledger: Ledger) -> None:
     assert ledger.renew_lease(settled, LATER + LEASE) == settled == ledger.expire(settled, LATER + LEASE)
 
 
-def test_attempts_are_found_by_run_by_label_and_while_they_are_open(ledger: Ledger) -> None:
+def test_attempts_are_found_by_run_and_by_label(ledger: Ledger) -> None:
     older = reserved(ledger, "b")
     first = ledger.settle(reserved(ledger, "a-1"), Outcome.PREEMPTED, "evicted", NOW)
     second = reserved(ledger, "a-1", now=NOW + timedelta(minutes=1))
@@ -162,8 +169,25 @@ def test_attempts_are_found_by_run_by_label_and_while_they_are_open(ledger: Ledg
     assert ledger.attempts("a") == ()
     assert ledger.open_attempt("a-1") == second
     assert ledger.open_attempt("a") is None
-    assert ledger.open_attempts() == (older, second)
     assert [ledger.attempt_by_label(label) for label in ("a-1-1", "a-1-2", "b-1")] == [first, second, older]
+
+
+def test_the_newest_attempt_of_a_run_is_recent_while_it_is_open_and_for_a_while_after_it_was_settled(
+    ledger: Ledger,
+) -> None:
+    minute = timedelta(minutes=1)
+    ledger.settle(reserved(ledger, "again"), Outcome.PREEMPTED, "evicted", LATER)
+    again = reserved(ledger, "again", now=NOW + minute)
+    first_of_two = ledger.settle(reserved(ledger, "over"), Outcome.PREEMPTED, "evicted", LATER)
+    last_of_two = ledger.settle(reserved(ledger, "over", now=NOW + minute), Outcome.SUCCEEDED, "exit code 0", NOW)
+    assert first_of_two.ended_at == LATER and last_of_two.ended_at == NOW
+    before = reserved(ledger, "ended", now=NOW - minute)
+    ended = ledger.settle(before, Outcome.SUCCEEDED, "exit code 0", LATER, ended_at=NOW - minute)
+    ledger.open_run("never-placed", again.job, {}, NOW)
+
+    assert ledger.recent_attempts(LATER - minute) == (ended, again)
+    assert ledger.recent_attempts(LATER) == (again,)
+    assert ledger.recent_attempts(NOW - minute) == (ended, again, last_of_two)
 
 
 @pytest.mark.parametrize("label", ["", "a", "a-", "a-x", "a-0", "a-2", "a-²", "-1"])

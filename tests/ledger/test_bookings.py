@@ -11,10 +11,17 @@ from sqlalchemy.exc import IntegrityError, StatementError
 
 from spillway.errors import Missing
 from spillway.ledger import CostCorrection, Ledger
+from spillway.ledger.bookings import Change
+from spillway.model import CostEntry
+from spillway.pricing import prolonged, repriced
 from spillway.testing.builders import job_spec
 from spillway.testing.ledger_values import NOW, a_cost
 
 HOUR = timedelta(hours=1)
+
+
+def at_half_price(entry: CostEntry) -> CostEntry:
+    return repriced(entry, Decimal("1.25"))
 
 
 @pytest.fixture
@@ -47,9 +54,10 @@ def test_another_pod_is_another_row(ledger: Ledger, changes: dict[str, str]) -> 
 
 def test_a_correction_changes_the_row_and_leaves_a_trace_that_a_replay_does_not_undo(ledger: Ledger) -> None:
     booked = ledger.book(a_cost())
-    corrected = dataclasses.replace(booked, price_per_gpu_hour=Decimal("1.25"), amount=Decimal("2.50"))
+    corrected = repriced(booked, Decimal("1.25"))
+    assert corrected.amount == Decimal("2.50")
     for _ in range(2):
-        assert ledger.correct(corrected, reason="rebate of March", now=NOW + HOUR) == corrected
+        assert ledger.correct(booked, at_half_price, reason="rebate of March", now=NOW + HOUR) == corrected
     assert ledger.book(booked) == corrected
     assert ledger.costs() == (corrected,)
     assert ledger.corrections("r") == (
@@ -60,7 +68,20 @@ def test_a_correction_changes_the_row_and_leaves_a_trace_that_a_replay_does_not_
 
 def test_what_was_never_booked_is_not_corrected(ledger: Ledger) -> None:
     with pytest.raises(Missing, match=r"booking 'r-1 \(uid-of-r-1\)' is not in ledger .*; book it first"):
-        ledger.correct(a_cost(), reason="rebate", now=NOW)
+        ledger.correct(a_cost(), at_half_price, reason="rebate", now=NOW)
+
+
+@pytest.mark.parametrize("order", [1, -1], ids=["first the price", "first the end"])
+def test_of_a_booking_that_two_correct_at_once_each_keeps_what_the_other_has_changed(
+    ledger: Ledger, order: int
+) -> None:
+    booked = ledger.book(a_cost())
+    changes: list[Change] = [at_half_price, lambda entry: prolonged(entry, NOW + 4 * HOUR)]
+    for change in changes[::order]:  # both have seen the same booking before
+        last = ledger.correct(booked, change, reason="late", now=NOW + 5 * HOUR)
+    assert (last.ended_at, last.price_per_gpu_hour) == (NOW + 4 * HOUR, Decimal("1.25"))
+    assert (last.gpu_hours, last.amount) == (Decimal(4), Decimal(5))
+    assert ledger.costs() == (last,)
 
 
 def test_a_cost_of_an_unknown_run_is_refused(ledger: Ledger) -> None:

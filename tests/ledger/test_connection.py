@@ -95,6 +95,22 @@ def test_a_folder_that_does_not_exist_is_told(tmp_path: Path) -> None:
         upgrade(f"sqlite:///{tmp_path}/nowhere/ledger.db")
 
 
+def test_a_file_that_is_missing_is_told_to_whoever_looks_and_made_by_an_upgrade_alone(tmp_path: Path) -> None:
+    file, url = tmp_path / "the ledger?#%20.db", f"sqlite:///{tmp_path}/the ledger%3F#%2520.db"
+    with pytest.raises(ConfigError, match=r"cannot be opened .*run `python -m spillway ledger upgrade` for a new one"):
+        open_ledger(url)
+    assert not file.exists()
+    upgrade(url)
+    assert file.exists()
+    assert open_ledger(url).runs() == ()
+
+
+def test_a_ledger_that_is_lost_while_it_is_in_use_is_told(new_database: Callable[[], str]) -> None:
+    ledger = Ledger(Database(new_database()))
+    with pytest.raises(ConfigError, match=r"holds no ledger any more \(.*runs.*\); restore it"):
+        ledger.runs()
+
+
 def test_a_file_that_is_no_database_is_told_and_left_alone(tmp_path: Path) -> None:
     file = tmp_path / "ledger.db"
     file.write_text("department,amount\n" * 100)
@@ -140,8 +156,8 @@ def test_a_writer_that_hangs_is_told_to_the_one_who_waits(ledger_url: str, monke
 
 
 def test_a_server_throws_out_a_writer_that_hangs(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("spillway.ledger.connection.HUNG_WRITER_SECONDS", 1)
     upgrade(postgres_url)
+    monkeypatch.setattr("spillway.ledger.connection.HUNG_WRITER_SECONDS", 1)
     patient = open_ledger(postgres_url)
     with pytest.raises(Unreachable, match="server closed the connection"), Database(postgres_url).writing() as hanging:
         patient.open_run("r", job_spec(), {}, NOW)
@@ -152,7 +168,7 @@ def test_a_server_throws_out_a_writer_that_hangs(postgres_url: str, monkeypatch:
 def test_a_reader_does_not_wait_for_a_writer(ledger: Ledger, ledger_url: str) -> None:
     attempt, _ = reserve(ledger, "r")
     with Database(ledger_url).writing():
-        assert ledger.open_attempts() == (attempt,)
+        assert ledger.attempts("r") == (attempt,)
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ import itertools
 import os
 import signal
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from typing import Any
@@ -34,7 +35,9 @@ LIFE: dict[str, Callable[[Ledger], object]] = {
     "stage": lambda ledger: ledger.advance(_newest(ledger), AttemptState.STAGED, image_digest="sha256:ab"),
     "settle": lambda ledger: ledger.settle(_newest(ledger), Outcome.PREEMPTED, "node lost", LATER),
     "book": lambda ledger: ledger.book(a_cost("r-1")),
-    "correct": lambda ledger: ledger.correct(a_cost("r-1", gpus=2), reason="counted again", now=LATER),
+    "correct": lambda ledger: ledger.correct(
+        a_cost("r-1"), lambda booked: replace(booked, gpus=2), reason="counted again", now=LATER
+    ),
     "cool down": lambda ledger: ledger.cool_down(CoolDown(cluster="onprem", pool="a100", until=LATER, reason="lost")),
     "reserve again": lambda ledger: reserve(ledger, "r", now=LATER),
     "expire": lambda ledger: ledger.expire(_newest(ledger), LATER + timedelta(days=1)),

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import multiprocessing
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
-from typing import Any
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -19,12 +17,11 @@ from spillway.ledger import Ledger, open_ledger
 from spillway.model import (
     AttemptState,
     Candidate,
-    CoolDown,
     JobSpec,
     Outcome,
     PlacementDecision,
     QuotaShare,
-    Reservation,
+    Snapshot,
 )
 from spillway.placement.policy import place as real_place
 from spillway.testing.builders import (
@@ -36,6 +33,7 @@ from spillway.testing.builders import (
     snapshot,
 )
 from spillway.testing.ledger_values import NOW, PLACE, Decide, a_cost, counting, reserve, reserved
+from spillway.testing.racing import in_processes
 
 numbers = itertools.count(1)
 
@@ -43,9 +41,9 @@ numbers = itertools.count(1)
 def _slowly(decide: Decide) -> Decide:
     """The same decision, taken slowly enough that a call which does not wait its turn would overtake it."""
 
-    def slow(promised: tuple[Reservation, ...], resting: tuple[CoolDown, ...]) -> PlacementDecision:
+    def slow(whole: Snapshot) -> PlacementDecision:
         time.sleep(0.003)
-        return decide(promised, resting)
+        return decide(whole)
 
     return slow
 
@@ -80,7 +78,7 @@ def test_threads_never_reserve_more_than_there_is(ledger: Ledger, capacity: int,
 
 def test_processes_never_reserve_more_than_there_is(ledger_url: str) -> None:
     capacity, sizes = 10, (3, 1, 2, 1)
-    _in_processes(4, ledger_url, lambda ledger, process: _race(ledger, PLACE, capacity, sizes, f"p{process}"))
+    in_processes(4, ledger_url, lambda ledger, process: _race(ledger, PLACE, capacity, sizes, f"p{process}"))
     ledger = open_ledger(ledger_url)
     _check_capacity(ledger, PLACE, capacity, sizes * 4)
     assert len(ledger.runs()) == 16
@@ -92,7 +90,7 @@ def test_processes_that_reserve_for_one_run_share_its_one_attempt(ledger_url: st
         assert attempt.number == 1
         ledger.advance(dataclasses.replace(attempt, state=AttemptState.RESERVED), AttemptState.STAGED)
 
-    _in_processes(4, ledger_url, reserve_and_stage)
+    in_processes(4, ledger_url, reserve_and_stage)
     ledger = open_ledger(ledger_url)
     assert [(a.number, a.state) for a in ledger.attempts("r")] == [(1, AttemptState.STAGED)]
     assert [record.attempt for record in ledger.decisions("r")] == [1]
@@ -108,28 +106,10 @@ def test_processes_that_settle_and_book_agree_on_one_ending(ledger_url: str) -> 
         booked = ledger.book(a_cost("r-1", gpus=process + 1))
         assert (booked,) == ledger.costs("r")
 
-    _in_processes(4, ledger_url, settle_and_book)
+    in_processes(4, ledger_url, settle_and_book)
     ledger = open_ledger(ledger_url)
     assert [attempt.state for attempt in ledger.attempts("r")] == [AttemptState.SETTLED]
     assert len(ledger.costs("r")) == 1
-
-
-def _in_processes(count: int, url: str, work: Callable[[Ledger, int], None]) -> None:
-    """Run the work in processes that begin at the same moment; each must end well."""
-    fork = multiprocessing.get_context("fork")
-    start = fork.Barrier(count)
-
-    def body(number: int, barrier: Any) -> None:
-        ledger = open_ledger(url)
-        barrier.wait(30)
-        work(ledger, number)
-
-    processes = [fork.Process(target=body, args=(number, start)) for number in range(count)]
-    for process in processes:
-        process.start()
-    for process in processes:
-        process.join(60)
-    assert [process.exitcode for process in processes] == [0] * count
 
 
 def test_the_real_placement_keeps_nodes_and_quotas_in_a_race(ledger_url: str) -> None:
@@ -141,14 +121,12 @@ def test_the_real_placement_keeps_nodes_and_quotas_in_a_race(ledger_url: str) ->
         for number, department in enumerate(("research", "vision", "research")):
             job = job_spec(department=department, gpus_per_node=3)
 
-            def decide(
-                promised: tuple[Reservation, ...], resting: tuple[CoolDown, ...], job: JobSpec = job
-            ) -> PlacementDecision:
-                return real_place(job, dataclasses.replace(seen, reservations=promised, cool_downs=resting), policy)
+            def decide(whole: Snapshot, job: JobSpec = job) -> PlacementDecision:
+                return real_place(job, whole, policy)
 
             reserve(ledger, f"p{process}-{number}", job, decide=_slowly(decide), seen=seen, policy=policy)
 
-    _in_processes(4, ledger_url, reserve_all)
+    in_processes(4, ledger_url, reserve_all)
     ledger = open_ledger(ledger_url)
     promised = Counter(reservation.department for reservation in ledger.reservations())
     # Two jobs of 3 GPUs fit a node of 8, and two fit a department's half of the 16 GPUs.

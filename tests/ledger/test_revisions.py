@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import dataclasses
 import multiprocessing
+import uuid
 from collections.abc import Callable
 
 import pytest
@@ -8,14 +10,17 @@ from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import text
+from sqlalchemy import select, text
 
 from spillway.errors import ConfigError
-from spillway.ledger import Ledger, open_ledger, upgrade
+from spillway.ledger import Ledger, Transfer, TransferKind, TransferOutcome, open_ledger, upgrade
 from spillway.ledger.connection import Database
-from spillway.ledger.schema import REVISION, VERSION_TABLE, metadata
+from spillway.ledger.schema import REVISION, VERSION_TABLE, installation, metadata
+from spillway.model import Attempt, Outcome, Tier, VerdictKind
 from spillway.testing.builders import job_spec
-from spillway.testing.ledger_values import NOW
+from spillway.testing.ledger_values import NOW, a_cost, reserved
+
+NEWER = f"{int(REVISION) + 1:04}"
 
 
 def test_the_migrations_make_the_tables_that_the_code_uses(ledger: Ledger) -> None:
@@ -39,30 +44,36 @@ def test_a_second_upgrade_leaves_what_is_stored(ledger_url: str) -> None:
 
 
 def test_an_empty_database_is_not_opened(new_database: Callable[[], str]) -> None:
-    with pytest.raises(ConfigError, match=r"holds no ledger yet, expected schema 0001; run spillway\.ledger\.upgrade"):
+    with pytest.raises(
+        ConfigError, match=rf"holds no ledger yet, expected schema {REVISION}; run `python -m spillway ledger upgrade`"
+    ):
         open_ledger(new_database())
 
 
 @pytest.mark.parametrize(
     ("revision", "message"),
     [
-        ("0000", "has the older schema 0000, expected schema 0001; run spillway.ledger.upgrade"),
-        ("0002", "has schema 0002, newer than 0001 of this release; upgrade Spillway to open it"),
+        ("0000", f"has the older schema 0000, expected schema {REVISION}; run `python -m spillway ledger upgrade`"),
+        (NEWER, f"has schema {NEWER}, newer than {REVISION} of this release; upgrade Spillway to open it"),
     ],
     ids=["older", "newer"],
 )
 def test_a_ledger_of_another_release_is_not_opened(
     new_database: Callable[[], str], revision: str, message: str
 ) -> None:
-    url = _of_revision(revision, new_database())
+    url = new_database()
+    upgrade(url)
+    _say(revision, url)
     with pytest.raises(ConfigError) as refused:
         open_ledger(url)
     assert message in str(refused.value)
 
 
 def test_a_ledger_of_a_newer_release_is_not_upgraded(new_database: Callable[[], str]) -> None:
-    url = _of_revision("0002", new_database())
-    with pytest.raises(ConfigError, match="newer than 0001"):
+    url = new_database()
+    upgrade(url)
+    _say(NEWER, url)
+    with pytest.raises(ConfigError, match=f"newer than {REVISION}"):
         upgrade(url)
 
 
@@ -85,12 +96,162 @@ def test_processes_that_upgrade_at_the_same_time_make_one_ledger(new_database: C
     for process in processes:
         process.join(60)
     assert [process.exitcode for process in processes] == [0, 0, 0, 0]
-    assert open_ledger(url).runs() == ()
+    with open_ledger(url).engine.connect() as connection:
+        assert len(connection.execute(select(installation)).all()) == 1
 
 
-def _of_revision(revision: str, url: str) -> str:
-    """The URL of a ledger that says it has that revision."""
+def test_each_ledger_is_an_installation_for_ever(new_database: Callable[[], str]) -> None:
+    urls = new_database(), new_database()
+    for url in urls:
+        upgrade(url)
+    first, second = (open_ledger(url).installation() for url in urls)
+    assert first != second
+    upgrade(urls[0])
+    assert open_ledger(urls[0]).installation() == first
+
+
+def test_a_ledger_of_the_first_schema_keeps_its_runs_and_becomes_an_installation(
+    new_database: Callable[[], str],
+) -> None:
+    url = new_database()
     upgrade(url)
+    open_ledger(url).open_run("r", job_spec(), {}, NOW)
+    _bring_back(url, "0001")
+    upgrade(url)
+    assert [record.run for record in open_ledger(url).runs()] == ["r"]
+    assert uuid.UUID(open_ledger(url).installation())
+
+
+def test_attempts_that_were_settled_before_it_was_recorded_when_are_taken_to_have_been_as_they_ended(
+    new_database: Callable[[], str],
+) -> None:
+    url = new_database()
+    upgrade(url)
+    ledger = open_ledger(url)
+    settled = ledger.settle(reserved(ledger, "r"), Outcome.PREEMPTED, "evicted", NOW)
+    expected = _unpriced(settled), _unpriced(reserved(ledger, "r"))
+    _bring_back(url, "0002")
+    upgrade(url)
+    assert open_ledger(url).attempts("r") == expected
+
+
+BY_TASK = "its task was marked or cleared"
+
+
+@pytest.mark.parametrize(
+    ("outcome", "stored", "ending", "reason"),
+    [
+        (None, "lost-node: its node is gone", VerdictKind.LOST_NODE, "its node is gone"),
+        (None, f"deleted-by-person: {BY_TASK}", VerdictKind.TASK_ENDED, BY_TASK),
+        (None, None, None, None),
+        (Outcome.CANCELLED, f"{BY_TASK}; when is not known", VerdictKind.TASK_ENDED, f"{BY_TASK}; when is not known"),
+        (Outcome.CANCELLED, "nobody needs it", None, "nobody needs it"),
+        (Outcome.FAILED, "fenced: said the program", None, "fenced: said the program"),
+    ],
+)
+def test_what_only_a_reason_told_of_an_ending_becomes_a_fact(
+    new_database: Callable[[], str],
+    outcome: Outcome | None,
+    stored: str | None,
+    ending: VerdictKind | None,
+    reason: str | None,
+) -> None:
+    url = new_database()
+    upgrade(url)
+    ledger = open_ledger(url)
+    attempt = ledger.amend(reserved(ledger, "r"), reason=stored)
+    if outcome is not None:
+        ledger.settle(attempt, outcome, str(stored), NOW)
+    _bring_back(url, "0003")
+    upgrade(url)
+    (found,) = open_ledger(url).attempts("r")
+    assert (found.outcome, found.ending, found.reason) == (outcome, ending, reason)
+
+
+def test_transfers_of_before_the_log_told_who_and_how_say_that_it_is_not_known(
+    new_database: Callable[[], str],
+) -> None:
+    url = new_database()
+    upgrade(url)
+    line = Transfer(
+        kind=TransferKind.DATASET,
+        name="digits",
+        tier=Tier.PUBLIC,
+        source="onprem",
+        destination="cloud",
+        size_bytes=7,
+        at=NOW,
+        outcome=TransferOutcome.COPIED,
+    )
+    open_ledger(url).record_transfer(line)
+    _bring_back(url, "0004")
+    upgrade(url)
+    assert open_ledger(url).transfers() == (line,)
+    assert (line.tls, line.actor, line.seconds, line.objects_withheld) == (None, None, None, None)
+
+
+def test_older_bookings_learn_their_pool_and_reservation_from_their_attempt_and_keep_their_amount(
+    new_database: Callable[[], str],
+) -> None:
+    url = new_database()
+    upgrade(url)
+    ledger = open_ledger(url)
+    attempt = reserved(ledger, "r")
+    booked, foreign = ledger.book(a_cost("r-1")), ledger.book(a_cost("r-7"))
+    _bring_back(url, "0007")
+    upgrade(url)
+    place = {"pool": attempt.candidate.pool, "reserved_at": attempt.reserved_at}
+    expected = {dataclasses.replace(booked, **place), foreign}
+    assert set(open_ledger(url).costs()) == expected
+    assert open_ledger(url).attempts("r") == (_unpriced(attempt),)
+
+
+def _unpriced(attempt: Attempt) -> Attempt:
+    """The attempt as an older release knew it."""
+    return dataclasses.replace(attempt, price_per_gpu_hour=None, fixed_cost_per_gpu_month=None)
+
+
+ADDED = {
+    "0002": ("DROP TABLE installation",),
+    "0003": ("ALTER TABLE attempts DROP COLUMN settled_at",),
+    "0004": (
+        "ALTER TABLE attempts DROP COLUMN ending",
+        "ALTER TABLE runs DROP COLUMN cancelled_at",
+        "ALTER TABLE runs DROP COLUMN cancel_reason",
+    ),
+    "0005": tuple(
+        f"ALTER TABLE transfers DROP COLUMN {name}" for name in ("objects_withheld", "tls", "actor", "seconds")
+    ),
+    "0006": ("DROP TABLE moves",),
+    "0007": ("DROP TABLE link_movers", "DROP TABLE link_rates"),
+    "0008": (
+        *(f"ALTER TABLE attempts DROP COLUMN {name}" for name in ("price_per_gpu_hour", "fixed_cost_per_gpu_month")),
+        *(
+            f"ALTER TABLE costs DROP COLUMN {name}"
+            for name in ("pool", "business_scene", "reserved_at", "utilisation", "fixed_cost_per_gpu_month")
+        ),
+    ),
+    "0009": ("DROP TABLE notices", "DROP TABLE crossings"),
+    "0010": ("DROP TABLE waiting",),
+    "0011": ("DROP INDEX costs_of_department",),
+}
+"""How what each revision has added is taken away again."""
+
+
+def test_every_revision_can_be_taken_back_by_these_tests() -> None:
+    assert max(ADDED) == REVISION
+
+
+def _bring_back(url: str, revision: str) -> None:
+    """Make it the ledger that the release of that revision would have left."""
+    with Database(url).writing() as connection:
+        for added, statements in ADDED.items():
+            for statement in statements if added > revision else ():
+                connection.execute(text(statement))
+    _say(revision, url)
+
+
+def _say(revision: str, url: str) -> None:
+    """Let the ledger say that it has that revision."""
     with Database(url).writing() as connection:
         connection.execute(text(f"UPDATE {VERSION_TABLE} SET version_num = '{revision}'"))
-    return url

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping
+from dataclasses import replace
 from operator import attrgetter
 from typing import Any
 
@@ -12,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spillway.model import NodeState, PodUse, Reservation
-from spillway.placement.capacity import PoolCapacity, pool_capacities
+from spillway.placement.capacity import ClusterUse, PoolCapacity, Room
 from spillway.testing.builders import cluster_state, node, node_pool, nodes_of, onprem_cluster, pod, reservation
 
 TWO_NODES = nodes_of(node_pool(), 2)
@@ -25,7 +26,7 @@ def free_gpus(
     reservations: tuple[Reservation, ...] = (),
 ) -> Mapping[str, int]:
     state = cluster_state(onprem_cluster(), nodes=nodes, pods=pods)
-    return pool_capacities(state, reservations)["a100"].free_gpus
+    return {name: room.gpus for name, room in ClusterUse(state, reservations).capacities()["a100"].free.items()}
 
 
 ON_FIRST: dict[str, Any] = {"node": "a100-0"}
@@ -97,14 +98,53 @@ def test_a_node_that_takes_no_pods_of_the_pool_has_no_free_gpus(unusable: NodeSt
 def test_nodes_that_are_lost_still_count_against_the_declared_maximum() -> None:
     pool = node_pool(max_nodes=3)
     state = cluster_state(onprem_cluster(pools=(pool,)), nodes=(node(ready=False), node(name="a100-1")))
-    assert pool_capacities(state, ()) == {"a100": PoolCapacity(free_gpus={"a100-1": 8}, nodes_to_add=1)}
+    assert ClusterUse(state, ()).capacities() == {"a100": PoolCapacity(free={"a100-1": Room(8)}, nodes_to_add=1)}
 
 
 @pytest.mark.parametrize(("gpus", "blocks"), [(1, 13), (2, 6), (3, 4), (5, 1), (6, 1), (7, 0)])
 def test_blocks_are_counted_per_node(gpus: int, blocks: int) -> None:
-    capacity = PoolCapacity(free_gpus={"a": 6, "b": 4, "c": 3, "d": 0}, nodes_to_add=0)
-    assert capacity.blocks(gpus) == blocks
+    capacity = PoolCapacity(free={n: Room(g) for n, g in zip("abcd", (6, 4, 3, 0), strict=True)}, nodes_to_add=0)
+    assert capacity.blocks(Room(gpus)) == blocks
     assert capacity.largest_block == 6
+
+
+LARGE = node(cpu_millicores=8000, memory_mib=16384)
+PAIRS = {
+    "nothing": ((), (), Room(8, 8000, 16384)),
+    "a pod on its node": ((pod(gpus=1, cpu_millicores=500, memory_mib=100, node="a100-0"),), (), Room(7, 7500, 16284)),
+    "a reservation": (
+        (),
+        (reservation(cpu_millicores_per_node=6000, memory_mib_per_node=1024),),
+        Room(7, 2000, 15360),
+    ),
+    "a reservation whose cores are not there": ((), (reservation(cpu_millicores_per_node=8001),), Room(8, 8000, 16384)),
+    "a pending pod whose memory is not there": ((pod(gpus=1, memory_mib=16385),), (), Room(8, 8000, 16384)),
+    "more than there is": ((pod(cpu_millicores=9000, node="a100-0"),), (), Room(7, 0, 16384)),
+}
+
+
+@pytest.mark.parametrize(("pods", "reservations", "left"), PAIRS.values(), ids=PAIRS.keys())
+def test_cores_and_memory_are_taken_with_the_gpus(
+    pods: tuple[PodUse, ...], reservations: tuple[Reservation, ...], left: Room
+) -> None:
+    state = cluster_state(onprem_cluster(), nodes=(LARGE,), pods=pods)
+    assert ClusterUse(state, reservations).capacities()["a100"].free == {"a100-0": left}
+
+
+@pytest.mark.parametrize(
+    ("room", "one", "times"),
+    [
+        (Room(8, 8000, 16384), Room(1, 3000, 1024), 2),
+        (Room(8, 8000, 16384), Room(1, 1000, 6000), 2),
+        (Room(8, 8000, 16384), Room(3, 1, 1), 2),
+        (Room(8, None, 16384), Room(1, 9000, 1024), 8),
+        (Room(8, 0, 0), Room(2), 4),
+        (Room(0, 8000, 16384), Room(1, 1, 1), 0),
+    ],
+    ids=["cores", "memory", "GPUs", "cores that the node does not say", "a pod that asks for none", "no GPU"],
+)
+def test_the_scarcest_of_a_node_decides_how_many_pods_it_takes(room: Room, one: Room, times: int) -> None:
+    assert room.times(one) == times
 
 
 attempts = st.sampled_from([None, "r-0", "r-1"])
@@ -127,4 +167,18 @@ def test_the_order_of_nodes_pods_and_reservations_does_not_matter(
 ) -> None:
     state = cluster_state(onprem_cluster(), nodes=nodes, pods=pods)
     other = cluster_state(onprem_cluster(), nodes=order.sample(nodes, len(nodes)), pods=order.sample(pods, len(pods)))
-    assert pool_capacities(other, order.sample(promises, len(promises))) == pool_capacities(state, promises)
+    shuffled = ClusterUse(other, order.sample(promises, len(promises)))
+    assert shuffled.capacities() == ClusterUse(state, promises).capacities()
+
+
+@given(nodes=nodes, pods=pods, promises=promises, ended=st.sets(attempts.filter(bool)), chance=st.randoms())
+def test_what_will_be_free_is_what_would_be_free_without_those_who_have_ended(
+    nodes: list[NodeState], pods: list[PodUse], promises: list[Reservation], ended: set[str], chance: random.Random
+) -> None:
+    ended &= {promise.attempt for promise in promises}
+    names = [None, *(node.name for node in nodes)]
+    placed = [replace(pod, node=chance.choice(names)) for pod in pods]
+    without = cluster_state(onprem_cluster(), nodes=nodes, pods=[pod for pod in placed if pod.attempt not in ended])
+    left = ClusterUse(without, [promise for promise in promises if promise.attempt not in ended])
+    state = cluster_state(onprem_cluster(), nodes=nodes, pods=placed)
+    assert ClusterUse(state, promises).capacities(ended) == left.capacities()

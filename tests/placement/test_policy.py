@@ -1,28 +1,17 @@
-"""The decision: deterministic, rebuilt from its stored inputs, and never more than fits."""
+"""The decision: every verdict, what waits and what never fits, and which of equals is chosen."""
 
 from __future__ import annotations
 
-import json
-import random
-from collections import Counter
 from dataclasses import replace
 from decimal import Decimal
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from spillway import codec
 from spillway.model import (
     Billing,
-    Candidate,
     JobSpec,
-    NodePool,
     PlacementDecision,
-    PlacementPolicy,
     PlacementVerdict,
-    Priority,
-    Reservation,
     Snapshot,
     Tier,
 )
@@ -31,16 +20,12 @@ from spillway.testing.builders import (
     NOW,
     candidate,
     cloud_cluster,
-    cloud_pool,
     cluster_state,
     cooling,
     job_spec,
-    node_pool,
-    nodes_of,
     onprem_cluster,
     placement_policy,
     pod,
-    reservation,
     snapshot,
 )
 
@@ -150,187 +135,3 @@ def test_what_waits_is_listed_before_what_never_fits() -> None:
 def test_weights_count_relative_to_each_other() -> None:
     ten_times = placement_policy(weights={name: weight * 10 for name, weight in POLICY.weights.items()})
     assert place(job_spec(), snapshot(), ten_times) == place(job_spec(), snapshot(), POLICY)
-
-
-# -- properties -------------------------------------------------------------------------------------------------------
-
-POOLS = (
-    node_pool(max_nodes=3),
-    node_pool(name="v100", gpu_model="V100", gpu_memory_gib=32, gpus_per_node=4, max_nodes=2),
-)
-CLOUD_POOL = cloud_pool(
-    max_nodes=2,
-    prices_per_gpu_hour={Billing.ON_DEMAND: Decimal(8), Billing.RESERVED: Decimal(8), Billing.SPOT: Decimal("2.8")},
-)
-CLUSTERS = (onprem_cluster(pools=POOLS), cloud_cluster(pools=(CLOUD_POOL,)))
-
-gpus = st.integers(min_value=1, max_value=8)
-
-
-@st.composite
-def snapshots(draw: st.DrawFn) -> Snapshot:
-    """Two clusters, some nodes of which run, with pods that are ours, foreign, pending or on a node."""
-    seen, unseen = [], []
-    for cluster in CLUSTERS:
-        if draw(st.integers(0, 9)) == 0:
-            unseen.append(cluster)
-            continue
-        nodes = [
-            replace(node, ready=draw(st.integers(0, 5)) > 0)
-            for pool in cluster.pools
-            for node in nodes_of(pool, draw(st.integers(0, pool.max_nodes)))
-        ]
-        names = [*(node.name for node in nodes), None]
-        pods = [
-            pod(
-                name=f"p{index}",
-                gpus=draw(gpus),
-                node=draw(st.sampled_from(names)),
-                attempt=draw(st.sampled_from([None, "r-0", "r-1", "r-2"])),
-            )
-            for index in range(draw(st.integers(0, 4)))
-        ]
-        seen.append(cluster_state(cluster, nodes=nodes, pods=pods))
-    places = [(cluster.name, pool.name) for cluster in CLUSTERS for pool in cluster.pools]
-    promised = [
-        reservation(
-            attempt=f"r-{index}",
-            cluster=where[0],
-            pool=where[1],
-            gpus_per_node=draw(gpus),
-            nodes=draw(st.integers(1, 2)),
-        )
-        for index, where in enumerate(draw(st.lists(st.sampled_from(places), max_size=3)))
-    ]
-    return snapshot(
-        unreachable={cluster.name: "no answer" for cluster in unseen},
-        unreachable_clusters=tuple(unseen),
-        clusters=tuple(seen),
-        reservations=tuple(promised),
-        cool_downs=tuple(draw(st.lists(st.just(cooling()), max_size=1))),
-        datasets_present=frozenset(draw(st.sets(st.sampled_from([("digits", "onprem"), ("digits", "cloud")])))),
-    )
-
-
-jobs = st.builds(
-    job_spec,
-    priority=st.sampled_from(Priority),
-    gpus_per_node=gpus,
-    nodes=st.integers(1, 4),
-    gpu_memory_gib=st.sampled_from([0, 80]),
-    dataset=st.sampled_from([None, "digits"]),
-    spot_ok=st.booleans(),
-    latency_sensitive=st.booleans(),
-    tier=st.sampled_from(Tier),
-)
-
-
-def shuffled(seen: Snapshot, order: random.Random) -> Snapshot:
-    """The same facts in another order."""
-    clusters = [
-        replace(
-            state,
-            cluster=replace(state.cluster, pools=tuple(_shuffled_prices(pool, order) for pool in pools)),
-            nodes=tuple(order.sample(state.nodes, len(state.nodes))),
-            pods=tuple(order.sample(state.pods, len(state.pods))),
-        )
-        for state in order.sample(seen.clusters, len(seen.clusters))
-        for pools in [order.sample(state.cluster.pools, len(state.cluster.pools))]
-    ]
-    return replace(
-        seen,
-        clusters=tuple(clusters),
-        reservations=tuple(order.sample(seen.reservations, len(seen.reservations))),
-    )
-
-
-def _shuffled_prices(pool: NodePool, order: random.Random) -> NodePool:
-    prices = list(pool.prices_per_gpu_hour.items())
-    return replace(pool, prices_per_gpu_hour=dict(order.sample(prices, len(prices))))
-
-
-@given(job=jobs, seen=snapshots(), order=st.randoms(use_true_random=False))
-def test_the_order_of_the_snapshot_does_not_matter(job: JobSpec, seen: Snapshot, order: random.Random) -> None:
-    assert place(job, shuffled(seen, order), POLICY) == place(job, seen, POLICY)
-
-
-@given(job=jobs, seen=snapshots())
-def test_the_decision_is_rebuilt_from_its_stored_inputs(job: JobSpec, seen: Snapshot) -> None:
-    decision = place(job, seen, POLICY)
-    stored = json.dumps({"job": codec.encode(job), "snapshot": codec.encode(seen), "policy": codec.encode(POLICY)})
-    read = json.loads(stored)
-    rebuilt = place(
-        codec.decode(JobSpec, read["job"]),
-        codec.decode(Snapshot, read["snapshot"]),
-        codec.decode(PlacementPolicy, read["policy"]),
-    )
-    assert rebuilt == decision
-    assert codec.decode(PlacementDecision, json.loads(json.dumps(codec.encode(decision)))) == decision
-
-
-@given(job=jobs, seen=snapshots())
-def test_the_chosen_place_has_nodes_for_every_pod(job: JobSpec, seen: Snapshot) -> None:
-    chosen = place(job, seen, POLICY).chosen
-    if chosen is None:
-        return
-    [state] = [state for state in seen.clusters if state.cluster.name == chosen.cluster]
-    taken = Counter[str]()
-    for running in state.pods:
-        if running.node is not None:
-            taken[running.node] += running.gpus
-    free = [
-        max(0, node.allocatable_gpus - taken[node.name])
-        for node in state.nodes
-        if node.pool == chosen.pool and node.ready and node.schedulable
-    ]
-    assert sum(gpus // job.gpus_per_node for gpus in free) >= job.nodes
-
-
-@given(queue=st.lists(jobs, max_size=12))
-def test_jobs_placed_one_after_the_other_never_exceed_a_node(queue: list[JobSpec]) -> None:
-    """Each reservation's pods are put on nodes as the cluster's scheduler would, and every one of them finds a node."""
-    seen = snapshot(*(cluster_state(cluster) for cluster in CLUSTERS))
-    promised: list[Reservation] = []
-    for number, job in enumerate(queue):
-        chosen = place(job, replace(seen, reservations=tuple(promised)), POLICY).chosen
-        if chosen is not None:
-            promised.append(_reserved(f"j{number:02}-1", job, chosen))
-    free = {(s.cluster.name, n.pool, n.name): n.allocatable_gpus for s in seen.clusters for n in s.nodes}
-    for held in promised:
-        for _ in range(held.nodes):
-            fitting = [k for k, f in free.items() if k[:2] == (held.cluster, held.pool) and f >= held.gpus_per_node]
-            free[min(fitting)] -= held.gpus_per_node
-    assert all(gpus >= 0 for gpus in free.values())
-
-
-@given(seen=snapshots(), job=jobs)
-def test_a_reservation_and_its_pod_on_the_node_it_was_counted_on_are_one(seen: Snapshot, job: JobSpec) -> None:
-    """Nothing changes for others when the pod of a reservation appears: pending, then on the first node that fits."""
-    empty = replace(
-        seen, reservations=(), cool_downs=(), clusters=tuple(replace(state, pods=()) for state in seen.clusters)
-    )
-    first = place(job, empty, POLICY).chosen
-    if first is None or job.nodes > 1:
-        return
-    held = _reserved("first-1", job, first)
-    promised = replace(empty, reservations=(held,))
-    [state] = [state for state in empty.clusters if state.cluster.name == first.cluster]
-    usable = [n.name for n in state.nodes if n.pool == first.pool and n.ready and n.allocatable_gpus >= job.gpus]
-    for where in (None, min(usable)):
-        its_pod = pod(name="first-1", gpus=job.gpus, attempt="first-1", node=where)
-        others = tuple(other for other in empty.clusters if other is not state)
-        appeared = replace(promised, clusters=(*others, replace(state, pods=(its_pod,))))
-        assert place(job_spec(gpus_per_node=1), appeared, POLICY) == place(job_spec(gpus_per_node=1), promised, POLICY)
-        assert place(job, appeared, POLICY) == place(job, promised, POLICY)
-
-
-def _reserved(attempt: str, job: JobSpec, chosen: Candidate) -> Reservation:
-    return reservation(
-        attempt=attempt,
-        department=job.department,
-        cluster=chosen.cluster,
-        pool=chosen.pool,
-        billing=chosen.billing,
-        gpus_per_node=job.gpus_per_node,
-        nodes=job.nodes,
-    )

@@ -7,7 +7,7 @@ from decimal import Decimal
 import pytest
 
 from spillway.config import configuration_directory, load
-from spillway.model import Billing, Cluster, Priority, SiteKind, Snapshot
+from spillway.model import Billing, Cluster, Priority, SecondChoice, SiteKind, Snapshot
 from spillway.placement.explain import name
 from spillway.placement.policy import place
 from spillway.testing.builders import (
@@ -78,8 +78,18 @@ def test_where_each_priority_goes(priorities: tuple[Priority, ...], seen: Snapsh
         assert (priority, name(decision.chosen)) == (priority, chosen)
 
 
-def test_the_shipped_weights_are_the_ones_tested_here() -> None:
-    assert load(configuration_directory({})).policy.weights == placement_policy().weights
+def test_a_priority_goes_where_the_policy_says_when_on_premises_is_full() -> None:
+    turned = {p: SecondChoice.SPOT if p in UPPER else SecondChoice.HIGH_PERFORMANCE for p in ALL}
+    policy = placement_policy(second_choice=turned)
+    for priority, choice in turned.items():
+        decision = place(job_spec(priority=priority, spot_ok=True, dataset="digits"), FULL, policy)
+        assert decision.chosen is not None
+        assert (decision.chosen.billing is Billing.SPOT) == (choice is SecondChoice.SPOT)
+
+
+def test_the_shipped_weights_and_second_choices_are_the_ones_tested_here() -> None:
+    shipped, tested = load(configuration_directory({})).policy, placement_policy()
+    assert (shipped.weights, shipped.second_choice) == (tested.weights, tested.second_choice)
 
 
 def scores_of(seen: Snapshot, term: str, **job: object) -> dict[str, float]:

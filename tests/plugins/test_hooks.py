@@ -7,20 +7,20 @@ import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import kubernetes.config.incluster_config as in_cluster
 import pytest
 import yaml
 from airflow.sdk import Connection
+from airflow.sdk.execution_time.context import set_current_context
 
 from spillway.connections import ConnectionSpec
-from spillway.errors import AccessDenied, ConfigError, Missing, Unreachable
-from spillway.ledger import upgrade
-from spillway.sandbox.configuration import write_configuration, write_connections
+from spillway.errors import AccessDenied, ConfigError, Missing, SandboxError, Unreachable
 from spillway.sandbox.settings import sandbox_settings
-from spillway.sandbox.sites import certificates
 from spillway.testing.builders import onprem_cluster
+from spillway.testing.installed import Installed
 from spillway.testing.kube_server import KubeCluster, start_cluster
 from spillway_airflow.hooks import (
     configuration,
@@ -41,6 +41,14 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KubeCluster]:
         yield cluster
     finally:
         cluster.stop()
+
+
+def test_the_servers_that_do_not_run_are_where_no_sandbox_can_be(
+    installed: Installed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SPILLWAY_SANDBOX_PORT", str(installed.settings.base_port))
+    with pytest.raises(SandboxError, match="expected a port from 1024"):
+        sandbox_settings(Path("another"))
 
 
 def connection(**extra: Any) -> ConnectionSpec:
@@ -131,6 +139,13 @@ def test_leaving_certificates_unchecked_for_one_cluster_leaves_them_checked_for_
         checking.describe()
 
 
+def test_a_cluster_is_not_opened_with_the_connection_of_a_store() -> None:
+    with pytest.raises(
+        ConfigError, match=r"^Connections: onprem_kubernetes\.conn_type: expected kubernetes, got 'aws'$"
+    ):
+        open_cluster(CLUSTER, replace(connection(in_cluster=True), conn_type="aws"))
+
+
 def test_a_connection_is_converted_with_all_its_fields() -> None:
     given = Connection(
         conn_id="onprem_registry",
@@ -156,21 +171,22 @@ def test_a_connection_is_converted_with_all_its_fields() -> None:
 
 class TestServices:
     @pytest.fixture(autouse=True)
-    def installation(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        """The configuration of a sandbox that does not run, and its Connections in the environment, the cloud's not."""
-        settings = sandbox_settings(tmp_path, 21000)
-        write_configuration(settings)
-        write_connections(settings, certificates(settings))
-        upgrade(settings.ledger_url)
-        monkeypatch.setenv("SPILLWAY_CONFIG_DIR", str(settings.config))
-        for conn_id, entry in json.loads(settings.connections.read_text()).items():
-            if not conn_id.startswith("cloud"):
-                monkeypatch.setenv(f"AIRFLOW_CONN_{conn_id.upper()}", json.dumps(entry))
+    def without_the_cloud(self, installed: Installed) -> None:
+        """Nobody has made the cloud's Connections."""
+        for kind in ("kubernetes", "store", "store_pods", "store_public", "registry"):
+            installed.connection(f"cloud_{kind}", None)
 
     def test_every_connection_that_the_configuration_names_is_known(self) -> None:
-        kinds = ("kubernetes", "store", "store_pods", "registry")
+        kinds = ("kubernetes", "store", "store_pods", "store_public", "registry")
         expected = ["spillway_ledger", *(f"{site}_{kind}" for site in ("onprem", "cloud") for kind in kinds)]
         assert connection_ids(configuration()) == tuple(expected)
+
+    @pytest.mark.parametrize(("map_index", "actor"), [(-1, "train/manual-1/place"), (3, "train/manual-1/place[3]")])
+    def test_a_worker_says_which_task_asks(self, map_index: int, actor: str) -> None:
+        ti = SimpleNamespace(dag_id="train", run_id="manual-1", task_id="place", map_index=map_index)
+        with set_current_context({"ti": ti}):  # type: ignore[typeddict-item]
+            assert worker_services().actor == actor
+        assert worker_services().actor is None
 
     def test_a_worker_opens_a_site_and_names_a_connection_that_is_missing(self) -> None:
         services = worker_services()

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from uuid import uuid4
 
 import pytest
+from airflow.models.taskinstance import TaskInstance
 from airflow.sdk import DAG, BaseOperator
+from airflow.serialization.serialized_objects import DagSerialization
 
 from spillway_airflow.operators.place_job import PlaceJobOperator
 from spillway_airflow.operators.settle_job import SettleJobOperator
@@ -15,7 +18,7 @@ from spillway_airflow.operators.sync_image import SyncImageOperator
 from spillway_airflow.operators.training_pod import TrainingPodOperator
 from spillway_airflow.sensors.capacity import CapacitySensor
 from spillway_airflow.sensors.checkpoint import CheckpointSensor
-from spillway_airflow.training_job import RETRIES, training_job
+from spillway_airflow.training_job import training_job
 
 CONTEXT: dict[str, Any] = {
     "params": {"job": "digits", "dry_run": True, "poll_seconds": 3, "run": "digits-1", "step": 8}
@@ -59,9 +62,29 @@ def test_a_users_dag_gets_the_whole_pipeline_from_one_call() -> None:
         "train": ["sync_dataset", "sync_image"],
         "settle": ["train"],
     }
-    assert {task.retries for task in dag.tasks} == {RETRIES}
-    assert {task.retry_delay for task in dag.tasks} == {timedelta(seconds=15)}
     assert [asset.uri for asset in dag.get_task("train").outlets] == ["spillway://checkpoints/"]
+
+
+def test_an_outage_of_most_of_an_hour_ends_no_task() -> None:
+    with DAG(dag_id="users", schedule=None, start_date=datetime(2026, 1, 1, tzinfo=UTC)) as dag:
+        training_job("digits")
+    stored = DagSerialization.from_dict(DagSerialization.to_dict(dag))
+
+    for task in stored.tasks:
+        pauses = retry_pauses(task)
+        assert pauses[0] <= timedelta(seconds=20), "a lost worker is followed soon"
+        assert max(pauses) <= timedelta(minutes=10), "the end of an outage is noticed"
+        assert timedelta(minutes=50) <= sum(pauses, timedelta()) <= timedelta(hours=1)
+
+
+def retry_pauses(task: Any) -> list[timedelta]:
+    """How long Airflow's scheduler lets the stored task rest after each of its tries but the last."""
+    ended_at, pauses = datetime.now(UTC), []
+    instance = TaskInstance(task, dag_version_id=uuid4())
+    instance.end_date = ended_at
+    for instance.try_number in range(1, task.retries + 1):
+        pauses.append(instance.next_retry_datetime() - ended_at)
+    return pauses
 
 
 def test_two_jobs_in_one_dag_do_not_share_a_run() -> None:

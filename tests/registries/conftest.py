@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 
 import pytest
 
+from spillway.registries import http, transport, upload
 from spillway.testing.scripted_http import ScriptedServer
 
 
@@ -26,3 +28,14 @@ def servers() -> Iterator[Callable[[], ScriptedServer]]:
 @pytest.fixture
 def server(servers: Callable[[], ScriptedServer]) -> ScriptedServer:
     return servers()
+
+
+@pytest.fixture
+def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The pauses that were asked for, not slept; the clock of the client goes on as if they were."""
+    asked: list[float] = []
+    real = time.monotonic
+    for module in (transport, http, upload):
+        monkeypatch.setattr(module, "sleep", asked.append)
+    monkeypatch.setattr(transport, "monotonic", lambda: real() + sum(asked))
+    return asked

@@ -11,7 +11,10 @@ from typing import Any
 import pytest
 
 from spillway.config import load_job
+from spillway.images import patience
 from spillway.model import JobSpec
+from spillway.registries import transport
+from spillway.runs import sites
 from spillway.runs.services import Services
 from spillway.sandbox.settings import INCLUDE
 from spillway.testing.carried_run import Carried
@@ -19,6 +22,13 @@ from spillway.testing.carried_run import Carried
 GRACE = timedelta(seconds=3)
 
 MakeJob = Callable[..., JobSpec]
+
+
+@pytest.fixture(autouse=True)
+def short_outages(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What these tests take away stays away; what follows is not waited for as long as a restart may take."""
+    for module in (sites, patience, transport):
+        monkeypatch.setattr(module, "AWAY_SECONDS", 1.0)
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@ import pytest
 
 from spillway.errors import AccessDenied, ConfigError, Missing, SpillwayError, UnknownName
 from spillway.model import JobSpec, Outcome
+from spillway.runs.moving_datasets import copy_dataset
 from spillway.runs.services import Services
-from spillway.runs.staging import copy_dataset
 from spillway.testing.carried_run import Carried
 from spillway.testing.sandbox_server import Installation
 
@@ -27,7 +27,7 @@ def refused(run: Carried, kind: type[SpillwayError], message: str) -> None:
     assert run.services.ledger.reservations() == ()
     assert run.services.ledger.costs(run.run) == ()
     for site in run.services.configuration.clusters:
-        assert run.services.site(site).client.owned() == ()
+        assert run.services.site(site).client.owned(run.services.ledger.installation()) == ()
 
 
 def test_an_image_tag_that_does_not_exist_is_named_with_those_that_do(open_run: Carry, make_job: MakeJob) -> None:

@@ -1,24 +1,21 @@
-"""Runs that a person ends, and pods that nobody looks after."""
+"""Runs that a person ends."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
-from spillway.checkpoints.progress import read_progress
-from spillway.clouds.pod import build_pod
-from spillway.errors import LaunchRefused, TrainingFailed
-from spillway.losses import VerdictKind
-from spillway.model import Attempt, AttemptState, JobSpec, Outcome, PodPhase
-from spillway.runs.cancelling import Swept, cancel, sweep
-from spillway.runs.engine import Watching
-from spillway.runs.predecessors import await_predecessors
-from spillway.runs.services import Services
+from spillway.errors import RunCancelled, TrainingFailed
+from spillway.model import Attempt, AttemptState, Cluster, CoolDown, JobSpec, Outcome, PodPhase, PodState, VerdictKind
+from spillway.runs.cancelling import cancel, cancel_run
+from spillway.runs.engine import Waiting, Watching
+from spillway.runs.services import Services, Site
 from spillway.runs.settling import Ended, settle
+from spillway.runs.sweeping import sweep
 from spillway.testing.carried_run import Carried
 from spillway.testing.polling import eventually
 from spillway.testing.sandbox_server import Installation
@@ -27,39 +24,6 @@ MakeJob = Callable[..., JobSpec]
 Carry = Callable[[JobSpec], Carried]
 
 ENDLESS: dict[str, Any] = {"steps": 100_000, "every": 50_000, "pace": 0.1}
-
-
-def nobody(origin: Mapping[str, Any]) -> bool:
-    return False
-
-
-def somebody(origin: Mapping[str, Any]) -> bool:
-    return True
-
-
-def launched(run: Carried) -> Attempt:
-    """The run's attempt, whose pod has done its first step."""
-    step = run.advance()
-    assert isinstance(step, Watching)
-    store = run.services.site(step.attempt.candidate.cluster).checkpoints
-    eventually(lambda: read_progress(store, run.run, step.attempt.number), seconds=120)
-    return step.attempt
-
-
-def an_hour_later(services: Services) -> Services:
-    """The same, after every lease that nobody has renewed since is over."""
-    return replace(services, clock=lambda: datetime.now(UTC) + timedelta(hours=1))
-
-
-def put_stranger(services: Services, like: Attempt) -> str:
-    """A pod with our labels of which the ledger knows nothing; gives its name."""
-    site = services.site("onprem")
-    stranger = replace(like, run="stranger")
-    image = f"nowhere.example/train@sha256:{'0' * 64}"
-    pod = build_pod(
-        attempt=stranger, cluster=site.cluster, image=image, environment={}, store_secret=None, pull_secret=None
-    )
-    return site.client.launch(pod).name
 
 
 def test_a_cancelled_run_keeps_its_last_checkpoint_and_holds_nothing(start_run: Carry, make_job: MakeJob) -> None:
@@ -81,7 +45,7 @@ def test_a_run_started_again_waits_for_its_old_pod_and_resumes_from_what_that_fl
     open_run: Carry, make_job: MakeJob
 ) -> None:
     run = open_run(make_job(**ENDLESS, grace=timedelta(seconds=20)))
-    first = launched(run)
+    first = run.launched()
     settle(run.services, first, Ended(kind=VerdictKind.DELETED_BY_PERSON, reason="cleared"))
     step = run.advance(restart=True)
     assert isinstance(step, Watching)
@@ -97,19 +61,86 @@ def test_a_run_started_again_waits_for_its_old_pod_and_resumes_from_what_that_fl
     assert run.losses("onprem")[-1][0] == flushed
 
 
-def test_a_run_is_not_launched_beside_an_old_pod_that_does_not_end(
-    installation: Installation, open_run: Carry, make_job: MakeJob
+def test_a_run_that_succeeded_unseen_is_not_cancelled_any_more(open_run: Carry, make_job: MakeJob) -> None:
+    run = open_run(make_job(steps=2))
+    step = run.advance()
+    assert isinstance(step, Watching)
+    ended = eventually(lambda: run.services.pod(step.attempt), lambda pod: pod.phase is PodPhase.SUCCEEDED, seconds=120)
+    settled = cancel(run.services, run.run, "nobody needs it", run.said.append)
+    assert settled is not None
+    assert (settled.outcome, settled.last_step, settled.ended_at) == (Outcome.SUCCEEDED, 2, ended.finished_at)
+
+
+class FinishesWhenAsked:
+    """A cluster whose pod does the last step of its training while it is asked to end."""
+
+    def __init__(self, attempt: Attempt) -> None:
+        self.pod = PodState(
+            name=attempt.label, phase=PodPhase.RUNNING, uid="u-1", node="onprem-1", started_at=datetime.now(UTC)
+        )
+
+    def state(self, pod_name: str, *, last_node: str | None = None) -> PodState:
+        return self.pod
+
+    def stop(self, pod_name: str, *, grace: timedelta) -> None:
+        self.pod = replace(self.pod, phase=PodPhase.SUCCEEDED, exit_code=0, finished_at=datetime.now(UTC))
+
+
+def test_a_run_that_succeeds_while_it_is_cancelled_has_succeeded(open_run: Carry, make_job: MakeJob) -> None:
+    run = open_run(make_job())
+    staged = run.services.ledger.advance(run.place(), AttemptState.STAGED)
+    cluster = FinishesWhenAsked(run.services.ledger.advance(staged, AttemptState.LAUNCHED, pod_uid="u-1"))
+
+    def open_site(declared: Cluster) -> Site:
+        return replace(run.services.open_site(declared), client=cluster)  # type: ignore[arg-type]
+
+    services = replace(run.services, open_site=open_site, _opened={})
+    settled = cancel(services, run.run, "nobody needs it", run.said.append)
+    assert settled is not None
+    assert (settled.outcome, settled.ended_at) == (Outcome.SUCCEEDED, cluster.pod.finished_at)
+
+
+def test_a_loss_that_is_told_after_the_end_of_an_attempt_changes_nothing(open_run: Carry, make_job: MakeJob) -> None:
+    run = open_run(make_job())
+    attempt = run.place()
+    settled = cancel(run.services, run.run, "nobody needs it", run.said.append)
+    assert settle(run.services, attempt, Ended(kind=VerdictKind.LOST_NODE, reason="lost")) == settled
+    assert run.services.ledger.cool_downs(run.services.clock()) == ()
+
+
+def without_room(services: Services) -> None:
+    until = services.clock() + timedelta(hours=1)
+    for cluster in services.configuration.clusters:
+        services.ledger.cool_down(CoolDown(cluster=cluster, pool="gpu", until=until, reason="the test wants it"))
+
+
+def test_a_run_that_waits_for_a_place_ends_with_the_reason_and_waits_again_for_who_asks_anew(
+    open_run: Carry, make_job: MakeJob
 ) -> None:
-    run = open_run(make_job(**ENDLESS, grace=timedelta(seconds=1)))
-    first = launched(run)
-    node = run.services.site("onprem").client.state(first.label).node
-    settle(run.services, first, Ended(kind=VerdictKind.DELETED_BY_PERSON, reason="cleared"))
-    second = run.place()
-    with (
-        installation.frozen(f"{node}-agent"),
-        pytest.raises(LaunchRefused, match=f"pod '{first.label}' of an earlier attempt still runs on node {node}"),
-    ):
-        await_predecessors(run.services, second, run.said.append)
+    run = open_run(make_job())
+    without_room(run.services)
+    run.start()
+    eventually(lambda: "waits, nothing fits now" in run.story, seconds=60)
+    cancel_run(run.services, run.run, "nobody needs it", run.said.append)
+    with pytest.raises(RunCancelled, match="nobody needs it"):
+        run.result()
+    with pytest.raises(RunCancelled, match="nobody needs it"):
+        run.advance()
+    run.problem = None
+    run.said.clear()
+    run.start()
+    eventually(lambda: "waits, nothing fits now" in run.story, seconds=60)
+    assert isinstance(run.advance(), Waiting)
+
+
+def test_a_run_that_loses_its_place_while_it_is_cancelled_goes_on_nowhere(open_run: Carry, make_job: MakeJob) -> None:
+    run = open_run(make_job())
+    first = run.place()
+    run.services.ledger.cancel_run(run.run, "nobody needs it", run.services.clock())
+    settle(run.services, first, Ended(kind=VerdictKind.LOST_NODE, reason="its node was lost"))
+    with pytest.raises(RunCancelled, match="nobody needs it"):
+        run.advance()
+    assert len(run.attempts) == 1
 
 
 @pytest.mark.slow
@@ -117,61 +148,10 @@ def test_a_run_whose_cluster_is_down_is_cancelled_and_its_pod_is_swept_later(
     installation: Installation, open_run: Carry, make_job: MakeJob
 ) -> None:
     run = open_run(make_job(**ENDLESS, grace=timedelta(seconds=2)))
-    first = launched(run)
+    first = run.launched()
     with installation.taken("onprem-kube-api"):
         settled = cancel(run.services, run.run, "cancelled in the dark", run.said.append)
         assert settled is not None and settled.outcome is Outcome.CANCELLED
-    eventually(lambda: sweep(run.services, somebody, run.said.append), seconds=60)
+    eventually(lambda: sweep(run.services, lambda origin: True, run.said.append), seconds=60)
     client = run.services.site("onprem").client
     eventually(lambda: client.state(first.label).phase, lambda phase: phase in {PodPhase.FAILED, PodPhase.GONE})
-
-
-def test_the_sweeper_stops_exactly_the_pods_that_nobody_owns(open_run: Carry, make_job: MakeJob) -> None:
-    job = make_job(**ENDLESS, grace=timedelta(seconds=20))
-    runs = {name: open_run(job) for name in ("settled", "owned", "lapsed")}
-    services = runs["owned"].services
-    attempts = {name: launched(run) for name, run in runs.items()}
-    settle(services, attempts["settled"], Ended(kind=VerdictKind.LOST_NODE, reason="its node was lost"))
-    services.ledger.renew_lease(attempts["owned"], services.clock() + timedelta(hours=2))
-    later = an_hour_later(services)
-    expected = {
-        attempts["settled"].label: "its attempt was settled: its node was lost",
-        attempts["lapsed"].label: "its task has ended and its lease is over",
-        put_stranger(services, attempts["owned"]): "the ledger knows no such attempt",
-    }
-    seen = sweep(later, nobody, print, dry_run=True)
-    assert {entry.pod: entry.reason for entry in seen} == expected
-    assert not any(entry.stopped for entry in seen)
-    alive = {PodPhase.RUNNING, PodPhase.PENDING}
-    assert all(phase(services, pod) in alive for pod in expected)
-    looked_after = sweep(later, somebody, print, dry_run=True)
-    assert {entry.pod for entry in looked_after} == expected.keys() - {attempts["lapsed"].label}
-
-    stopped = sweep(later, nobody, print)
-    assert {(entry.pod, entry.stopped) for entry in stopped} == {(pod, True) for pod in expected}
-    eventually(lambda: not any(phase(services, pod) in alive for pod in expected))
-    assert phase(services, attempts["owned"].label) is PodPhase.RUNNING
-    over = services.ledger.attempt(attempts["lapsed"].run, 1)
-    assert over.outcome is Outcome.CANCELLED
-    assert over.committed_step is not None
-    assert over.committed_step == over.last_step
-    assert [cost.attempt for cost in services.ledger.costs(over.run)] == [over.label]
-    assert sweep(later, nobody, print) == ()
-
-
-def test_the_sweeper_closes_an_abandoned_attempt_as_its_pod_ended(open_run: Carry, make_job: MakeJob) -> None:
-    run = open_run(make_job(steps=2))
-    step = run.advance()
-    assert isinstance(step, Watching)
-    eventually(lambda: phase(run.services, step.attempt.label), lambda seen: seen is PodPhase.SUCCEEDED, seconds=120)
-    (entry,) = sweep(an_hour_later(run.services), nobody, run.said.append)
-    reason = "its task has ended and its lease is over"
-    assert entry == Swept(cluster="onprem", pod=step.attempt.label, reason=reason, stopped=True)
-    (only,) = run.attempts
-    assert (only.outcome, only.last_step) == (Outcome.SUCCEEDED, 2)
-    (cost,) = run.services.ledger.costs(run.run)
-    assert cost.ended_at == only.ended_at == run.services.site("onprem").client.state(only.label).finished_at
-
-
-def phase(services: Services, pod: str) -> PodPhase:
-    return services.site("onprem").client.state(pod).phase

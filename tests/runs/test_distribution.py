@@ -1,84 +1,27 @@
-"""Other sites kept ready: what belongs where, and checkpoints that follow a run while it trains."""
+"""What belongs at which site."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
 
-from spillway.ledger import TransferKind
-from spillway.losses import VerdictKind
 from spillway.model import JobSpec, Tier
-from spillway.runs.distribution import Route, dataset_routes, image_routes, upload_checkpoints
+from spillway.runs.distribution import Route, dataset_routes, image_routes
 from spillway.runs.services import Services
-from spillway.runs.settling import Ended, settle
-from spillway.testing.carried_run import Carried
-from spillway.testing.checkpoints import commit_step
-from spillway.testing.sandbox_server import Installation
+from spillway.testing.builders import image_use
 
 MakeJob = Callable[..., JobSpec]
-Carry = Callable[[JobSpec], Carried]
-
-
-def commit(run: Carried, *steps: int) -> None:
-    """Steps of the first attempt, on premises."""
-    store = run.checkpoints("onprem")
-    store.fence(1)
-    for step in steps:
-        commit_step(store, step)
-
-
-def test_committed_steps_follow_an_open_run_to_the_other_site_once(open_run: Carry, make_job: MakeJob) -> None:
-    run = open_run(make_job())
-    assert run.place().candidate.cluster == "onprem"
-    commit(run, 2, 4)
-    assert upload_checkpoints(run.services, run.said.append) == ()
-    assert run.committed("cloud") == (2, 4)
-    commit(run, 6)
-    assert upload_checkpoints(run.services, run.said.append) == ()
-    assert upload_checkpoints(run.services, run.said.append) == ()
-    assert run.committed("cloud") == (2, 4, 6)
-    lines = [(line.kind, line.name, line.source, line.destination) for line in run.services.ledger.transfers(run.run)]
-    assert lines == [(TransferKind.CHECKPOINT, f"{run.run} to step {newest}", "onprem", "cloud") for newest in (4, 6)]
-
-
-def test_a_site_that_is_down_is_named_and_made_up_for_later(
-    installation: Installation, open_run: Carry, make_job: MakeJob
-) -> None:
-    run = open_run(make_job())
-    run.place()
-    commit(run, 2)
-    with installation.taken("cloud-store"):
-        (failed,) = upload_checkpoints(run.services, run.said.append)
-        assert failed.startswith(f"{run.run}: onprem -> cloud: ")
-        assert "unreachable" in failed
-    assert upload_checkpoints(run.services, run.said.append) == ()
-    assert run.committed("cloud") == (2,)
-
-
-def test_checkpoints_of_a_core_job_stay_where_they_are(open_run: Carry, make_job: MakeJob) -> None:
-    run = open_run(make_job(tier=Tier.CORE))
-    run.place()
-    commit(run, 2)
-    assert upload_checkpoints(run.services, run.said.append) == ()
-    assert run.checkpoints("cloud").head() is None
-    assert run.services.ledger.transfers(run.run) == ()
-
-
-def test_a_run_that_ended_long_ago_is_not_looked_at(open_run: Carry, make_job: MakeJob) -> None:
-    run = open_run(make_job())
-    settle(run.services, run.place(), Ended(kind=VerdictKind.SUCCEEDED, reason="exit code 0"))
-    commit(run, 2)
-    later = replace(run.services, clock=lambda: datetime.now(UTC) + timedelta(days=2))
-    assert upload_checkpoints(later, run.said.append) == ()
-    assert run.committed("cloud") == ()
-    assert upload_checkpoints(run.services, run.said.append) == ()
-    assert run.committed("cloud") == (2,)
 
 
 def test_routes_lead_to_every_other_site_that_may_hold_the_tier(services: Services, make_job: MakeJob) -> None:
     public = make_job(image="train:public")
     core = make_job(image="train:core", tier=Tier.CORE)
-    assert image_routes(services, [public, core]) == (Route(name="train:public", site="cloud", tier=Tier.PUBLIC),)
-    assert image_routes(services, [replace(core, image="train:public"), public]) == ()
+    apart = replace(services, image_uses=lambda: [image_use(public), image_use(core)])
+    assert image_routes(apart) == (Route(name="train:public", site="cloud", tier=Tier.PUBLIC),)
+    assert (
+        image_routes(
+            replace(services, image_uses=lambda: [image_use(replace(core, image="train:public")), image_use(public)])
+        )
+        == ()
+    )
     assert dataset_routes(services) == (Route(name="digits", site="cloud", tier=Tier.PUBLIC),)

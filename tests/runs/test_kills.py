@@ -8,7 +8,6 @@ import pytest
 
 from spillway.model import JobSpec, Outcome
 from spillway.sandbox import drills
-from spillway.sandbox.configuration import NAMESPACE
 from spillway.testing.carried_run import Carried
 from spillway.testing.dying import DIED, Death, carry_until
 from spillway.testing.polling import eventually
@@ -55,7 +54,7 @@ def test_a_hand_over_whose_carrier_dies_at_every_change_loses_and_repeats_nothin
     run = open_run(make_job(steps=150, every=10, pace=0.1))
     assert carry(installation, run, Death(change="advance:running", done=True)) == DIED
     eventually(lambda: run.committed("onprem"), seconds=120)
-    drills.evict(installation.sandbox, str(run.attempts[0].node), NAMESPACE, run.attempts[0].label)
+    drills.evict(installation.sandbox, str(run.attempts[0].node), run.attempts[0].label)
     die_at(installation, run, "cool_down", *TO_THE_END, *TO_A_POD, "advance:running")
     assert carry(installation, run, NEVER) == 0
     first, second = run.attempts

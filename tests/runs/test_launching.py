@@ -12,17 +12,21 @@ from typing import Any
 import pytest
 
 from spillway.checkpoints.layout import head_key, part_key
-from spillway.checkpoints.progress import Progress, write_progress
-from spillway.checkpoints.store import CheckpointStore
+from spillway.checkpoints.progress import Progress, read_progress, write_progress
+from spillway.checkpoints.store import CheckpointStore, ResumePoint
 from spillway.clouds.pod import FLUSH_MARGIN
 from spillway.errors import ForeignCheckpoint, NoValidCheckpoint
-from spillway.losses import VerdictKind
-from spillway.model import AttemptState, CheckpointManifest, JobSpec, Outcome
-from spillway.runs.engine import Watching
-from spillway.runs.launching import ensure_pod
+from spillway.model import AttemptState, CheckpointManifest, JobSpec, Outcome, VerdictKind
+from spillway.runs import launching
+from spillway.runs.cancelling import cancel
+from spillway.runs.engine import Finished, Step, Watching, advance
+from spillway.runs.launching import ensure_pod, pod_environment
+from spillway.runs.services import Services
 from spillway.runs.settling import Ended, settle
 from spillway.runs.watching import Watch
-from spillway.stores.base import read_all
+from spillway.stores.base import ObjectStore, read_all
+from spillway.sync.manifest import manifest_key
+from spillway.testing.builders import attempt
 from spillway.testing.carried_run import Carried
 from spillway.testing.checkpoints import commit_step
 from spillway.testing.polling import eventually
@@ -62,7 +66,9 @@ def test_the_same_attempt_launched_twice_has_one_pod(open_run: Carry, make_job: 
     assert isinstance(first, Watching)
     assert run.advance() == first
     client = run.services.site("onprem").client
-    assert [(pod.name, pod.uid) for pod in client.owned()] == [(first.attempt.label, first.attempt.pod_uid)]
+    assert [(pod.name, pod.uid) for pod in client.owned(run.services.ledger.installation())] == [
+        (first.attempt.label, first.attempt.pod_uid)
+    ]
 
 
 def test_two_owners_at_once_launch_one_pod_and_agree_on_it(
@@ -74,8 +80,48 @@ def test_two_owners_at_once_launch_one_pod_and_agree_on_it(
         first, second = pool.map(Carried.advance, owners)
     assert isinstance(first, Watching) and isinstance(second, Watching)
     assert (first.attempt.label, first.attempt.pod_uid) == (second.attempt.label, second.attempt.pod_uid)
-    assert installation.pods_ever(run.run) == (("onprem", first.attempt.label),)
+    assert eventually(lambda: installation.pods_ever(run.run)) == (("onprem", first.attempt.label),)
     assert len(run.attempts) == 1
+
+
+def test_an_owner_that_is_overtaken_goes_on_with_the_pod_of_the_other(open_run: Carry, make_job: MakeJob) -> None:
+    run = open_run(make_job(**ENDLESS))
+    ahead: list[Step] = []
+
+    def overtaken(line: str) -> None:
+        if "is placed on" in line and not ahead:
+            ahead.append(run.advance())
+
+    behind = advance(run.services, run.run, run.job, overtaken)
+    assert [behind] == ahead
+    assert isinstance(behind, Watching) and behind.attempt.state is AttemptState.LAUNCHED
+    assert len(run.attempts) == 1
+
+
+def test_an_owner_whose_run_is_cancelled_while_it_stages_finds_it_cancelled(open_run: Carry, make_job: MakeJob) -> None:
+    run = open_run(make_job(**ENDLESS))
+
+    def cancelled(line: str) -> None:
+        if "is placed on" in line:
+            cancel(run.services, run.run, "nobody needs it", run.said.append)
+
+    step = advance(run.services, run.run, run.job, cancelled)
+    assert isinstance(step, Finished)
+    assert (step.attempt.outcome, step.attempt.reason) == (Outcome.CANCELLED, "nobody needs it")
+    assert len(run.attempts) == 1
+
+
+def test_an_attempt_whose_pod_cannot_be_built_by_a_made_up_fault_is_not_launched(
+    open_run: Carry, make_job: MakeJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(**_: object) -> None:
+        raise OverflowError("a number that no pod can have")
+
+    monkeypatch.setattr("spillway.runs.launching.build_pod", fail)
+    run = open_run(make_job())
+    with pytest.raises(OverflowError):
+        run.advance()
+    assert [attempt.state for attempt in run.attempts] == [AttemptState.STAGED]
 
 
 def test_a_launch_that_is_repeated_late_keeps_the_resume_step_on_record(open_run: Carry, make_job: MakeJob) -> None:
@@ -144,7 +190,7 @@ def test_a_run_without_any_valid_checkpoint_does_not_begin_anew(
         run.advance()
     assert [attempt.outcome for attempt in run.attempts] == [Outcome.PREEMPTED, Outcome.FAILED]
     assert run.services.ledger.reservations() == ()
-    assert run.services.site("cloud").client.owned() == ()
+    assert run.services.site("cloud").client.owned(run.services.ledger.installation()) == ()
 
 
 def test_a_checkpoint_of_another_run_is_refused(open_run: Carry, make_job: MakeJob) -> None:
@@ -156,7 +202,7 @@ def test_a_checkpoint_of_another_run_is_refused(open_run: Carry, make_job: MakeJ
     with pytest.raises(ForeignCheckpoint, match=f"of run '{other.run}', expected run '{run.run}'"):
         run.advance()
     assert [attempt.outcome for attempt in run.attempts] == [Outcome.FAILED]
-    assert run.services.site("onprem").client.owned() == ()
+    assert run.services.site("onprem").client.owned(run.services.ledger.installation()) == ()
 
 
 def test_a_pod_that_is_created_for_a_cancelled_attempt_is_stopped_again(open_run: Carry, make_job: MakeJob) -> None:
@@ -167,7 +213,7 @@ def test_a_pod_that_is_created_for_a_cancelled_attempt_is_stopped_again(open_run
     launched = ledger.advance(staged, AttemptState.LAUNCHED)
     settle(run.services, launched, Ended(kind=VerdictKind.DELETED_BY_PERSON, reason="cancelled meanwhile"))
     ensure_pod(run.services, launched, run.said.append)
-    eventually(lambda: run.services.site("onprem").client.owned() == ())
+    eventually(lambda: run.services.site("onprem").client.owned(run.services.ledger.installation()) == ())
 
 
 def test_a_pod_gets_the_time_that_checkpoints_were_seen_to_take(open_run: Carry, make_job: MakeJob) -> None:
@@ -179,3 +225,51 @@ def test_a_pod_gets_the_time_that_checkpoints_were_seen_to_take(open_run: Carry,
     assert isinstance(step, Watching)
     pod = run.services.site("cloud").client.state(step.attempt.label)
     assert pod.grace == timedelta(seconds=40) + FLUSH_MARGIN
+
+
+def test_a_launch_reads_once_how_long_earlier_checkpoints_took(
+    open_run: Carry, make_job: MakeJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = open_run(make_job())
+    lost_with_commits(run, 4)
+    read: list[int] = []
+
+    def counted(store: ObjectStore, of_run: str, number: int) -> Progress | None:
+        read.append(number)
+        return read_progress(store, of_run, number)
+
+    monkeypatch.setattr(launching, "read_progress", counted)
+    assert isinstance(run.advance(), Watching)
+    assert read == [1]
+
+
+@pytest.mark.parametrize(
+    ("grace", "declared", "seconds"),
+    [
+        pytest.param(timedelta(seconds=5), {}, 300, id="longer than a silent cluster is waited for"),
+        pytest.param(timedelta(hours=1), {}, 3601, id="never shorter than a silent cluster is waited for"),
+        pytest.param(timedelta(seconds=5), {"SPILLWAY_STORE_PATIENCE_SECONDS": "20"}, 20, id="as the job says"),
+    ],
+)
+def test_a_trainer_is_told_how_long_to_wait_for_its_store(
+    services: Services, make_job: MakeJob, grace: timedelta, declared: dict[str, str], seconds: float
+) -> None:
+    first = attempt(job=make_job(grace=grace, environment=declared))
+    environment = pod_environment(services, first, ResumePoint(manifest=None), None)
+    assert float(environment["SPILLWAY_STORE_PATIENCE_SECONDS"]) == seconds
+
+
+def test_a_job_cannot_say_what_the_platform_says(services: Services, make_job: MakeJob) -> None:
+    first = attempt(job=make_job(environment={"EPOCHS": "3", "SPILLWAY_RUN": "forged"}))
+    environment = pod_environment(services, first, ResumePoint(manifest=None), None)
+    assert (environment["EPOCHS"], environment["SPILLWAY_RUN"]) == ("3", first.run)
+
+
+def test_a_trainer_is_told_the_record_of_a_copied_data_set(services: Services, make_job: MakeJob) -> None:
+    there = attempt(job=make_job())
+    places = {site: replace(there, candidate=replace(there.candidate, cluster=site)) for site in ("onprem", "cloud")}
+    told = {
+        site: pod_environment(services, placed, ResumePoint(manifest=None), None)["SPILLWAY_DATASET_RECORD"]
+        for site, placed in places.items()
+    }
+    assert told == {"onprem": "", "cloud": manifest_key("digits")}

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
 from spillway.checkpoints.progress import read_progress
-from spillway.losses import PodVerdict, VerdictKind
-from spillway.model import Attempt, JobSpec, Outcome, PodPhase
+from spillway.losses import PodVerdict
+from spillway.model import Attempt, JobSpec, Outcome, PodPhase, VerdictKind
+from spillway.runs.admission import admit
 from spillway.runs.cancelling import cancel
 from spillway.runs.engine import Watching, conclude
 from spillway.runs.stopping import noted_ending
 from spillway.runs.watching import Watch
 from spillway.sandbox import drills
-from spillway.sandbox.configuration import NAMESPACE
 from spillway.sandbox.settings import SandboxSettings
 from spillway.testing.carried_run import Carried
 from spillway.testing.polling import eventually
@@ -24,6 +26,7 @@ from spillway.testing.polling import eventually
 MakeJob = Callable[..., JobSpec]
 Carry = Callable[[JobSpec], Carried]
 ENDLESS: dict[str, Any] = {"steps": 100_000, "every": 50_000, "pace": 0.1}
+REASON = "its task was marked or cleared"
 
 
 class Killed(BaseException):
@@ -50,7 +53,7 @@ def test_a_pod_that_was_evicted_and_is_gone_is_a_preemption_for_the_next_watcher
     run = open_run(make_job(**ENDLESS))
     attempt = training(run)
     assert noted_ending(attempt) is None
-    evicting = threading.Thread(target=drills.evict, args=(sandbox, attempt.node, NAMESPACE, attempt.label))
+    evicting = threading.Thread(target=drills.evict, args=(sandbox, attempt.node, attempt.label))
     evicting.start()
     first = Watch(services=run.services, attempt=attempt)
     eventually(lambda: first.poll().summary, lambda said: "waiting for the pod to end" in said, seconds=120)
@@ -65,11 +68,8 @@ def test_a_pod_that_was_evicted_and_is_gone_is_a_preemption_for_the_next_watcher
     assert conclude(run.services, run.run, 1, ended, run.said.append).outcome is Outcome.PREEMPTED
 
 
-def test_a_cancelling_that_died_halfway_is_told_from_a_stranger_who_deletes_pods(
-    open_run: Carry, make_job: MakeJob, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run = open_run(make_job(**ENDLESS))
-    attempt = training(run)
+def die_while_cancelling(run: Carried, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A person's cancelling that is killed when it has asked the pod to end; returns when the pod is gone."""
 
     def die(*_: object) -> None:
         raise Killed
@@ -77,15 +77,40 @@ def test_a_cancelling_that_died_halfway_is_told_from_a_stranger_who_deletes_pods
     with monkeypatch.context() as patched:
         patched.setattr("spillway.runs.cancelling.time.sleep", die)
         with pytest.raises(Killed):
-            cancel(run.services, run.run, "its task was marked or cleared", run.said.append)
-    eventually(lambda: pod_is_gone(run, attempt), seconds=120)
+            cancel(run.services, run.run, REASON, run.said.append)
+    eventually(lambda: pod_is_gone(run, run.attempts[-1]), seconds=120)
 
-    assert noted_ending(run.attempts[-1]) == PodVerdict(
-        kind=VerdictKind.DELETED_BY_PERSON, reason="its task was marked or cleared"
-    )
+
+def test_a_cancelling_that_died_halfway_is_told_from_a_stranger_who_deletes_pods(
+    open_run: Carry, make_job: MakeJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = open_run(make_job(**ENDLESS))
+    attempt = training(run)
+    die_while_cancelling(run, monkeypatch)
+
+    assert noted_ending(run.attempts[-1]) == PodVerdict(kind=VerdictKind.DELETED_BY_PERSON, reason=REASON)
     watch = Watch(services=run.services, attempt=attempt)
     ended = eventually(lambda: watch.poll().ended, seconds=120)
     assert ended is not None
     settled = conclude(run.services, run.run, 1, ended, run.said.append)
-    assert (settled.outcome, settled.reason) == (Outcome.CANCELLED, "its task was marked or cleared")
+    assert (settled.outcome, settled.reason) == (Outcome.CANCELLED, REASON)
     assert settled.last_step == settled.committed_step
+
+
+def test_a_cancelling_that_died_halfway_is_one_for_whoever_takes_its_place_back_too(
+    open_run: Carry, make_job: MakeJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, other = open_run(make_job(**ENDLESS)), open_run(make_job())
+    training(run)
+    die_while_cancelling(run, monkeypatch)
+    gone_by = datetime.now(UTC)
+
+    admit(replace(run.services, clock=lambda: gone_by + timedelta(hours=1)), other.run, other.job)
+
+    (settled,) = run.attempts
+    assert settled.outcome is Outcome.CANCELLED
+    assert str(settled.reason).startswith(REASON)
+    assert run.services.ledger.cool_downs(gone_by) == ()
+    (cost,) = run.services.ledger.costs(run.run)
+    assert settled.started_at is not None
+    assert settled.started_at < cost.ended_at < gone_by

@@ -8,16 +8,15 @@ from typing import Any
 
 import pytest
 
-from spillway.ledger import TransferKind
-from spillway.losses import VerdictKind
-from spillway.model import Attempt, AttemptState, JobSpec, Outcome, Tier
-from spillway.runs.distribution import upload_checkpoints
-from spillway.runs.engine import Watching
+from spillway.ledger import TransferKind, TransferOutcome
+from spillway.model import Attempt, AttemptState, JobSpec, Outcome, PodPhase, Tier, VerdictKind
+from spillway.runs.engine import Watching, conclude
 from spillway.runs.evidence import evidence
-from spillway.runs.staging import copy_dataset, copy_image
+from spillway.runs.moving_datasets import copy_dataset
+from spillway.runs.moving_images import copy_image
+from spillway.runs.replicating import upload_checkpoints
 from spillway.runs.watching import Watch
 from spillway.sandbox import drills
-from spillway.sandbox.configuration import NAMESPACE
 from spillway.sandbox.demo.reference import reference_loss
 from spillway.sandbox.settings import SandboxSettings
 from spillway.testing.carried_run import Carried
@@ -34,6 +33,13 @@ def told(attempts: tuple[Attempt, ...]) -> list[tuple[Any, ...]]:
     return [
         (a.number, a.candidate.cluster, a.outcome, a.resumed_from_step, a.first_step, a.last_step) for a in attempts
     ]
+
+
+def copy_to_cloud(run: Carried) -> None:
+    """What the run needs of its home, so that its home may be lost."""
+    services = run.services
+    copy_image(services, "train", run.job.image.partition(":")[2], "cloud", tier=Tier.PUBLIC)
+    copy_dataset(services, services.configuration.datasets["digits"], "cloud")
 
 
 def test_a_run_that_nothing_disturbs_trains_to_the_end_on_premises(start_run: Carry, make_job: MakeJob) -> None:
@@ -86,7 +92,7 @@ def test_a_reclaimed_node_gives_notice_and_the_next_attempt_loses_nothing(
 def test_an_evicted_pod_is_followed_elsewhere(sandbox: SandboxSettings, start_run: Carry, make_job: MakeJob) -> None:
     run = start_run(make_job(**ENDLESS))
     first = run.running(1)
-    drills.evict(sandbox, str(first.node), NAMESPACE, first.label)
+    drills.evict(sandbox, str(first.node), first.label)
     second = run.running(2)
     one = run.attempts[0]
     assert (one.outcome, second.candidate.cluster) == (Outcome.PREEMPTED, "cloud")
@@ -97,6 +103,7 @@ def test_the_loss_of_the_whole_site_costs_only_the_steps_since_the_last_replicat
     sandbox: SandboxSettings, start_run: Carry, make_job: MakeJob
 ) -> None:
     run = start_run(make_job(**ENDLESS | {"every": 2}))
+    copy_to_cloud(run)
     run.running(1, committed=2)
     assert upload_checkpoints(run.services, run.said.append) == ()
     replicated = run.committed("cloud")[-1]
@@ -111,8 +118,35 @@ def test_the_loss_of_the_whole_site_costs_only_the_steps_since_the_last_replicat
     assert one.last_step is not None
     lost = f"{one.last_step - replicated} steps are lost: {one.last_step} were trained, step {replicated} is committed"
     assert f"{lost} at cloud" in run.story
-    (uploaded,) = [line for line in run.services.ledger.transfers(run.run) if line.kind is TransferKind.CHECKPOINT]
-    assert (uploaded.source, uploaded.destination) == ("onprem", "cloud")
+    uploaded, *broken = run.services.ledger.transfers(run.run, kind=TransferKind.CHECKPOINT)
+    assert (uploaded.source, uploaded.destination, uploaded.outcome) == ("onprem", "cloud", TransferOutcome.COPIED)
+    assert {line.outcome for line in broken} == {TransferOutcome.FAILED}, "the lost site was asked once more"
+
+
+def test_a_node_lost_while_it_pulls_the_image_is_a_preemption_for_a_process_that_never_saw_the_pod(
+    sandbox: SandboxSettings, installation: Installation, open_run: Carry, make_job: MakeJob
+) -> None:
+    run = open_run(make_job())
+    digest = f"sha256:{'0' * 64}"
+    staged = run.services.ledger.advance(run.place(), AttemptState.STAGED, image_digest=digest)
+    run.services.ledger.advance(staged, AttemptState.LAUNCHED)
+    installation.connection("onprem_registry", port=1)  # a pull that may pass, and does not
+    run.services.forget("onprem")
+    step = run.advance()
+    assert isinstance(step, Watching)
+    watch = Watch(services=run.services, attempt=step.attempt)
+    eventually(lambda: watch.poll().summary, lambda said: "connection refused" in said, seconds=60)
+    attempt = run.attempts[0]
+    assert attempt.state is AttemptState.LAUNCHED
+    drills.spot_reclaim(sandbox, str(attempt.node), notice_seconds=0)
+    client = run.services.site("onprem").client
+    eventually(lambda: client.state(attempt.label).phase is PodPhase.GONE, seconds=120)
+
+    ended = Watch(services=installation.services(), attempt=attempt).poll().ended
+
+    assert ended is not None
+    assert conclude(run.services, run.run, 1, ended, run.said.append).outcome is Outcome.PREEMPTED
+    assert f"its node {attempt.node} does not exist any more" in ended.reason
 
 
 @pytest.mark.slow
@@ -121,8 +155,7 @@ def test_a_site_that_is_lost_before_the_launch_is_left_for_another(
 ) -> None:
     run = open_run(make_job())
     services = run.services
-    copy_image(services, "train", run.job.image.partition(":")[2], "cloud", tier=Tier.PUBLIC)
-    copy_dataset(services, services.configuration.datasets["digits"], "cloud")
+    copy_to_cloud(run)
     assert run.place().candidate.cluster == "onprem"
     drills.site_outage(sandbox, "onprem")
     step = run.advance()

@@ -9,9 +9,9 @@ from datetime import timedelta
 import pytest
 
 from spillway.errors import NoProgress
-from spillway.losses import VerdictKind
-from spillway.model import Attempt, JobSpec, Outcome
-from spillway.runs.engine import Waiting, Watching
+from spillway.model import Attempt, AttemptState, JobSpec, Outcome, VerdictKind
+from spillway.runs.admission import expire_leases, snapshot
+from spillway.runs.engine import Waiting, Watching, advance, settled_attempts
 from spillway.runs.settling import Ended, settle
 from spillway.testing.carried_run import Carried
 
@@ -62,6 +62,41 @@ def test_a_committed_step_begins_a_new_count(open_run: Carry, make_job: MakeJob)
         run.advance()
 
 
+TO_LAUNCHED = (AttemptState.STAGED, AttemptState.LAUNCHED)
+
+
+def abandon(run: Carried, *states: AttemptState) -> Attempt:
+    """One more attempt whose owner went away before there was a pod, after it had moved it on to the states."""
+    attempt = run.place()
+    for state in states:
+        attempt = run.services.ledger.advance(attempt, state)
+    later = replace(run.services, clock=lambda: attempt.lease_expires_at + timedelta(seconds=1))
+    (expired,) = expire_leases(later, snapshot(later))
+    return expired
+
+
+@pytest.mark.parametrize("states", [(), TO_LAUNCHED], ids=["reserved", "launched"])
+def test_a_reservation_that_nobody_came_to_use_is_no_attempt_without_progress(
+    open_run: Carry, make_job: MakeJob, states: tuple[AttemptState, ...]
+) -> None:
+    run = without_cool_downs(open_run(make_job()))
+    assert [abandon(run, *states).outcome for _ in range(4)] == [Outcome.PREEMPTED] * 4
+    step = run.advance()
+    assert isinstance(step, Watching)
+    assert step.attempt.number == 5
+
+
+def test_launches_that_never_get_as_far_as_a_pod_end_the_run_also_between_reservations_that_nobody_used(
+    open_run: Carry, make_job: MakeJob
+) -> None:
+    run = without_cool_downs(open_run(make_job()))
+    for kind in KINDS:
+        assert lose(run, kind).pod_uid is None
+        abandon(run)
+    with pytest.raises(NoProgress, match=r"3 attempts in a row .*: attempt 1 on .*; attempt 3 on .*; attempt 5 on"):
+        run.advance()
+
+
 def test_whoever_asks_for_the_run_anew_gets_another_attempt(open_run: Carry, make_job: MakeJob) -> None:
     run = without_cool_downs(open_run(make_job()))
     for kind in KINDS:
@@ -69,6 +104,26 @@ def test_whoever_asks_for_the_run_anew_gets_another_attempt(open_run: Carry, mak
     step = run.advance(restart=True)
     assert isinstance(step, Watching)
     assert step.attempt.number == 4
+
+
+def test_whoever_asks_for_the_run_anew_begins_a_new_count(open_run: Carry, make_job: MakeJob) -> None:
+    run = without_cool_downs(open_run(make_job()))
+    for kind in KINDS:
+        lose(run, kind)
+    asked_after = settled_attempts(run.services, run.run)
+    for kind in KINDS[1:]:
+        lose(run, kind)
+
+    step = advance(run.services, run.run, run.job, run.said.append, asked_after=asked_after)
+
+    assert isinstance(step, Watching)
+    assert step.attempt.number == 6
+    settle(run.services, step.attempt, Ended(kind=VerdictKind.LOST_NODE, reason="the third after it was asked for"))
+    with pytest.raises(
+        NoProgress, match=r"3 attempts in a row .*: attempt 4 on .* start the run again or clear its task"
+    ):
+        advance(run.services, run.run, run.job, run.said.append, asked_after=asked_after)
+    assert asked_after == 3
 
 
 def test_a_place_that_lost_a_pod_rests(open_run: Carry, make_job: MakeJob) -> None:

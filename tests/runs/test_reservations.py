@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 import pytest
 
@@ -13,29 +13,27 @@ from spillway.errors import ResidencyRefused
 from spillway.ledger import TransferOutcome
 from spillway.model import AttemptState, JobSpec, Outcome, PodPhase, Tier
 from spillway.runs.admission import admit
+from spillway.runs.cancelling import cancel_run
 from spillway.runs.engine import Finished, Waiting, Watching
 from spillway.runs.holding import holding
-from spillway.runs.services import Services
-from spillway.runs.staging import copy_dataset
+from spillway.runs.moving_datasets import copy_dataset
 from spillway.testing.carried_run import Carried
 from spillway.testing.polling import eventually
 from spillway.testing.sandbox_server import Installation
+from spillway.testing.sweeps import an_hour_later
 
 MakeJob = Callable[..., JobSpec]
 Carry = Callable[[JobSpec], Carried]
-
-
-def an_hour_later(services: Services) -> Services:
-    return replace(services, clock=lambda: datetime.now(UTC) + timedelta(hours=1))
 
 
 def test_ten_runs_at_once_never_have_more_pods_than_there_are_gpus(start_run: Carry, make_job: MakeJob) -> None:
     job = make_job(steps=3, every=3, tier=Tier.CORE)
     runs = [start_run(job) for _ in range(10)]
     client = runs[0].services.site("onprem").client
+    installation = runs[0].services.ledger.installation()
     most = 0
     while any(run.thread is not None and run.thread.is_alive() for run in runs):
-        pods = client.owned()
+        pods = client.owned(installation)
         most = max(most, sum(pod.phase in {PodPhase.PENDING, PodPhase.RUNNING} for pod in pods))
         assert most <= 4, pods
         time.sleep(0.2)
@@ -43,6 +41,22 @@ def test_ten_runs_at_once_never_have_more_pods_than_there_are_gpus(start_run: Ca
     assert outcomes == [(Outcome.SUCCEEDED, "onprem")] * 10
     assert most > 1
     assert runs[0].services.ledger.reservations() == ()
+
+
+def test_a_small_run_does_not_keep_a_big_one_that_waits_from_its_place(open_run: Carry, make_job: MakeJob) -> None:
+    """The on-premises site has four GPUs, and only it may have core data."""
+    here = replace(make_job(tier=Tier.CORE), longest_duration=timedelta(hours=1))
+    first, big = open_run(replace(here, department="production")), open_run(replace(here, gpus_per_node=2, nodes=2))
+    first.place()
+    assert isinstance(big.advance(), Waiting)
+    short, endless = open_run(here), open_run(replace(here, longest_duration=None))
+    waits = endless.advance()
+    assert isinstance(waits, Waiting)
+    told = {r.rule: r.reason for verdict in waits.decision.verdicts for r in verdict.rejections if r.waits}
+    assert f"run {big.run} (research, 2 x 2 GPUs), which waits since" in told["queue"]
+    assert short.advance() is not None
+    cancel_run(big.services, big.run, "nobody needs it", big.said.append)
+    assert isinstance(endless.advance(), Watching)
 
 
 def test_a_reservation_whose_owner_died_is_freed_once_its_cluster_is_seen_without_its_pod(

@@ -12,10 +12,10 @@ import pytest
 
 from spillway.checkpoints.layout import Head
 from spillway.clouds.kubernetes import KubernetesCluster
-from spillway.losses import EXIT_FENCED
-from spillway.model import Cluster, JobSpec, Outcome, PodPhase
-from spillway.runs.cancelling import cancel, sweep
+from spillway.model import Cluster, ExitCode, JobSpec, Outcome, PodPhase
+from spillway.runs.cancelling import cancel
 from spillway.runs.services import Services, Site
+from spillway.runs.sweeping import Remedy, sweep
 from spillway.runs.watching import Watch
 from spillway.testing.carried_run import Carried
 from spillway.testing.polling import eventually
@@ -47,7 +47,13 @@ def test_one_bad_answer_ends_nothing_and_starts_nothing(
             client = KubernetesCluster(cluster=cluster, api_client=api.client())
             return replace(run.services.open_site(cluster), client=client)
 
-        services = Services(configuration=run.services.configuration, ledger=run.services.ledger, open_site=open_site)
+        ours = run.services
+        services = Services(
+            configuration=ours.configuration,
+            open_ledger=ours.open_ledger,
+            open_site=open_site,
+            image_uses=ours.image_uses,
+        )
         look = Watch(services=services, attempt=attempt).poll()
     assert (look.ended, look.pause) == (None, pause)
     assert look.summary.startswith("no answer since")
@@ -96,10 +102,11 @@ def test_a_pod_that_goes_on_behind_a_silent_api_can_commit_nothing_any_more(
         assert head is not None and head.attempt == 2
         fenced_at = head.committed
     ended = eventually(lambda: old.state(first.label), lambda pod: pod.phase is not PodPhase.RUNNING, seconds=120)
-    assert ended.exit_code == EXIT_FENCED
+    assert ended.exit_code == ExitCode.FENCED
     head = run.checkpoints("onprem").head()
     assert head is not None and head.committed == fenced_at
-    assert sweep(run.services, lambda origin: True, run.said.append) == ()
+    swept = sweep(run.services, lambda origin: True, run.said.append)
+    assert {entry.remedy for entry in swept} <= {Remedy.REBOOKED}  # it worked on for a while, and has ended by itself
     assert run.attempts[0].outcome is Outcome.PREEMPTED
     cancel(run.services, run.run, "seen enough", run.said.append)
 

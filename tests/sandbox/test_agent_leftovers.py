@@ -9,24 +9,13 @@ from pathlib import Path
 import pytest
 
 from spillway.errors import SandboxError
-from spillway.sandbox.agent.cgroups import memory_group
+from spillway.sandbox.agent.cgroups import memory_group, remove_group
 from spillway.sandbox.agent.client import read_kubeconfig
 from spillway.sandbox.agent.container import start_ticks, sweep
-from spillway.sandbox.agent.pod import GpuPool
-
-
-def test_gpus_are_handed_out_lowest_first_and_never_twice() -> None:
-    pool = GpuPool(4)
-
-    first, second = pool.take(1), pool.take(2)
-    assert (first, second, pool.take(2)) == ([0], [1, 2], None)
-
-    pool.give_back([0])
-    assert pool.take(2) == [0, 3]
 
 
 def test_the_sweep_kills_what_an_agent_left_and_nothing_that_took_over_its_number(tmp_path: Path) -> None:
-    left, innocent = (subprocess.Popen(["sleep", "60"], start_new_session=True) for _ in range(2))
+    left, innocent = (subprocess.Popen(["sleep", "600"], start_new_session=True) for _ in range(2))
     directory = tmp_path / "uid"
     directory.mkdir()
     (directory / "a.pid").write_text(f"{left.pid} {start_ticks(left.pid)}")
@@ -34,7 +23,7 @@ def test_the_sweep_kills_what_an_agent_left_and_nothing_that_took_over_its_numbe
     (directory / "c.pid").write_text("")
     try:
         assert sweep(tmp_path) == 1
-        assert left.wait(5) == -9
+        assert left.wait(60) == -9
         assert innocent.poll() is None
         assert list(tmp_path.rglob("*.pid")) == []
     finally:
@@ -48,10 +37,11 @@ def test_the_sweep_removes_the_limits_of_the_pods_that_it_finds_and_no_others(tm
     (tmp_path / f"test-mine-{os.getpid()}").mkdir()
     try:
         assert sweep(tmp_path) == 0
-        assert mine.directory is None or not mine.directory.exists()
-        assert other.directory is None or other.directory.exists()
+        assert mine is None or not mine.exists()
+        assert other is None or other.exists()
     finally:
-        other.remove()
+        if other:
+            remove_group(other)
 
 
 @pytest.mark.parametrize("content", ["", "current-context: x\ncontexts: []\n", "{", "current-context: x"], ids=repr)

@@ -13,13 +13,13 @@ from spillway.testing.kube_server import KubeCluster
 from spillway.testing.kube_space import Space, condition_reasons, eventually, terminated
 
 TOLERATE_ALL = {"tolerations": [{"operator": "Exists"}]}
-"""For tests that restart an agent: however slow that is, nobody deletes the pod meanwhile."""
+"""For tests that restart an agent or shut one down: however slow that is, nobody deletes the pod meanwhile."""
 UNTIL_TERM = "trap 'echo got-term; exit 143' TERM; echo up; while :; do sleep 0.05; done"
 
 
-def _run_on(space: Space, node: str, script: str = UNTIL_TERM) -> None:
+def _run_on(space: Space, node: str, **spec: Any) -> None:
     """A pod ``p`` on the node, when it has written its first line."""
-    space.run("p", script, spec={"nodeSelector": {"kubernetes.io/hostname": node}})
+    space.run("p", UNTIL_TERM, spec={"nodeSelector": {"kubernetes.io/hostname": node}, **spec})
     space.says("p", "up")
 
 
@@ -27,6 +27,11 @@ def _told(pod: Any) -> tuple[str, str, int, str | None]:
     """Phase, reason, exit code and disruption of a pod that has ended."""
     status = pod.status
     return status.phase, status.reason, terminated(pod).exit_code, condition_reasons(pod).get("DisruptionTarget")
+
+
+def _ready(space: Space, node: str) -> Any:
+    """The node's condition Ready."""
+    return next(c for c in space.core.read_node(node).status.conditions if c.type == "Ready")
 
 
 def _processes_of(pod: str) -> list[str]:
@@ -54,13 +59,15 @@ def test_an_evicted_pod_fails_with_143_and_the_reason(kube_api: KubeCluster, kub
 def test_a_node_that_shuts_down_ends_its_pods_and_takes_no_more(
     kube_api: KubeCluster, kube_space: Space, spare_node: str
 ) -> None:
-    _run_on(kube_space, spare_node)
+    _run_on(kube_space, spare_node, **TOLERATE_ALL)
 
     assert kube_api.drill(spare_node, "/shutdown") == ["p"]
 
     assert _told(kube_space.ended("p")) == ("Failed", "Terminated", 143, "TerminationByKubelet")
-    node = kube_space.core.read_node(spare_node)
-    assert next(c.status for c in node.status.conditions if c.type == "Ready") == "False"
+    ready = _ready(kube_space, spare_node)
+    assert ready.status == "False"
+    eventually(lambda: _ready(kube_space, spare_node).last_heartbeat_time > ready.last_heartbeat_time)
+    assert _ready(kube_space, spare_node).last_transition_time == ready.last_transition_time
     kube_space.run("late", "true", spec={"nodeName": spare_node, **TOLERATE_ALL})
     assert kube_space.ended("late").status.reason == "NodeShutdown"
 
@@ -74,7 +81,7 @@ def test_a_node_that_falls_silent_is_unknown_and_its_pods_stay_until_the_node_is
     eventually(lambda: kube_space.find("p").metadata.deletion_timestamp)
     pod, node = kube_space.find("p"), kube_space.core.read_node(spare_node)
     assert (pod.status.phase, condition_reasons(pod)["DisruptionTarget"]) == ("Running", "DeletionByTaintManager")
-    assert next(c.status for c in node.status.conditions if c.type == "Ready") == "Unknown"
+    assert _ready(kube_space, spare_node).status == "Unknown"
     assert {taint.key for taint in node.spec.taints} == {"node.kubernetes.io/unreachable"}
 
     kube_space.core.delete_node(spare_node)
@@ -139,6 +146,7 @@ def test_a_pod_whose_start_was_never_reported_is_not_run_a_second_time(
     assert kube_space.log("p") == ""
 
 
+@pytest.mark.slow
 def test_an_agent_that_is_stopped_takes_its_containers_with_it_at_once(
     kube_api: KubeCluster, kube_space: Space, spare_node: str
 ) -> None:
@@ -155,7 +163,7 @@ def test_an_agent_that_is_stopped_takes_its_containers_with_it_at_once(
 
     agent.terminate()
 
-    assert agent.wait(30) == 0
+    assert agent.wait(60) == 0
     assert _processes_of(hostname) == []
     kube_api.agents[spare_node].start()
     assert kube_space.ended("p").status.reason == "NodeAgentRestarted"

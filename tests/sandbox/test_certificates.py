@@ -82,6 +82,24 @@ def test_a_second_call_changes_nothing_and_a_missing_file_is_made_again(tmp_path
     assert _handshake(renewed, client=renewed.client) == "accepted"
 
 
+@pytest.mark.parametrize("name", ["ca.crt", "server.crt", "server.key", "client.key"])
+def test_what_a_full_disk_has_cut_off_is_made_again(tmp_path: Path, name: str) -> None:
+    issue(tmp_path)
+    whole = (tmp_path / name).read_bytes()
+    (tmp_path / name).write_bytes(whole[: len(whole) // 2])
+    renewed = issue(tmp_path)
+    assert _handshake(renewed, client=renewed.client) == "accepted"
+
+
+def test_certificates_of_two_authorities_are_not_taken_for_a_set(tmp_path: Path) -> None:
+    issue(tmp_path / "old")
+    issue(tmp_path / "new")
+    for name in ("client.crt", "client.key"):
+        (tmp_path / "old" / name).rename(tmp_path / "new" / name)
+    renewed = issue(tmp_path / "new")
+    assert _handshake(renewed, client=renewed.client) == "accepted"
+
+
 def test_a_directory_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
 

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from spillway.sandbox.kube.controllers import EVENTS_KEPT, NodeLifecycle, expire_events
-from spillway.sandbox.kube.jobs import ranges, run_jobs
-from spillway.sandbox.kube.journal import Journal
+from spillway.sandbox.kube.jobs import run_jobs
 from spillway.sandbox.kube.objects import Objects
 from spillway.sandbox.kube.resources import (
     EVENTS,
@@ -26,6 +25,7 @@ from spillway.sandbox.kube.resources import (
     set_condition,
 )
 from spillway.sandbox.kube.scheduler import schedule
+from spillway.sandbox.kube.status import ApiError
 from spillway.sandbox.kube.store import Store
 
 LOST_AFTER = timedelta(seconds=40)
@@ -39,9 +39,9 @@ class Plane:
     def __init__(self, directory: Path) -> None:
         self.now = datetime(2026, 1, 1, tzinfo=UTC)
         self.uptime = 0.0
-        self.journal = Journal(directory / "journal")
-        store = Store(self.journal)
-        self.objects = Objects(store, lambda: self.now, pod_eviction_after_seconds=EVICTION_AFTER_SECONDS)
+        self.objects = Objects(
+            Store(directory / "objects"), lambda: self.now, pod_eviction_after_seconds=EVICTION_AFTER_SECONDS
+        )
         self.lifecycle = NodeLifecycle(self.objects, LOST_AFTER)
         for name in ("default", "kube-node-lease"):
             self.objects.create(NAMESPACES, None, {"metadata": {"name": name}})
@@ -84,7 +84,7 @@ class Plane:
 def plane(tmp_path: Path) -> Iterator[Plane]:
     plane = Plane(tmp_path)
     yield plane
-    plane.journal.close()
+    plane.objects.store.close()
 
 
 def test_a_silent_node_is_lost_after_the_grace_and_back_with_its_first_heartbeat(plane: Plane) -> None:
@@ -185,7 +185,7 @@ def test_the_oldest_pod_that_fits_is_bound_and_the_next_waits_with_a_reason(plan
 
 def _job(plane: Plane, **spec: Any) -> Object:
     template = {"spec": {"restartPolicy": "Never", "containers": [CONTAINER]}}
-    body = {"metadata": {"name": "j"}, "spec": {"template": template, **spec}}
+    body = {"metadata": {"name": "j"}, "spec": {"completionMode": "Indexed", "template": template, **spec}}
     return plane.objects.create(JOBS, "default", body)
 
 
@@ -199,7 +199,7 @@ def _status(plane: Plane) -> Object:
 
 
 def test_an_indexed_job_has_a_pod_for_each_index_and_is_complete_when_all_have_succeeded(plane: Plane) -> None:
-    _job(plane, completions=3, parallelism=2, completionMode="Indexed")
+    _job(plane, completions=3, parallelism=2)
     run_jobs(plane.objects)
     first = _pods(plane)
     index = "batch.kubernetes.io/job-completion-index"
@@ -211,17 +211,17 @@ def test_an_indexed_job_has_a_pod_for_each_index_and_is_complete_when_all_have_s
     plane.end(name_of(first[1]), "Succeeded")
     run_jobs(plane.objects)
     assert [pod["metadata"]["labels"][index] for pod in _pods(plane)] == ["0", "1", "2"]
-    assert (_status(plane)["completedIndexes"], _status(plane)["active"]) == ("1", 2)
+    assert (_status(plane)["succeeded"], _status(plane)["active"]) == (1, 2)
 
     for pod in _pods(plane):
         plane.end(name_of(pod), "Succeeded")
     run_jobs(plane.objects)
-    assert (_status(plane)["succeeded"], _status(plane)["completedIndexes"]) == (3, "0-2")
+    assert (_status(plane)["succeeded"], _status(plane)["active"]) == (3, 0)
     assert [c["type"] for c in _status(plane)["conditions"]] == ["Complete"]
 
 
 def test_a_job_replaces_failed_pods_until_its_back_off_limit_is_passed(plane: Plane) -> None:
-    job = _job(plane, backoffLimit=1)
+    job = _job(plane, completions=1, backoffLimit=1)
     for expected in (1, 2):
         run_jobs(plane.objects)
         assert len(_pods(plane)) == expected
@@ -236,19 +236,18 @@ def test_a_job_replaces_failed_pods_until_its_back_off_limit_is_passed(plane: Pl
     assert _pods(plane) == []
 
 
-def test_a_suspended_job_starts_nothing(plane: Plane) -> None:
-    _job(plane, suspend=True)
-
-    run_jobs(plane.objects)
-
-    assert _pods(plane) == []
-
-
 @pytest.mark.parametrize(
-    ("indexes", "text"), [([], ""), ([0], "0"), ([0, 1, 2], "0-2"), ([0, 2, 3, 7], "0,2-3,7")], ids=str
+    ("change", "field"),
+    [
+        ({"completionMode": "NonIndexed"}, "spec.completionMode"),
+        ({"completions": None}, "spec.completions"),
+        ({"template": {"spec": {"restartPolicy": "OnFailure", "containers": [CONTAINER]}}}, "restartPolicy"),
+    ],
+    ids=["not indexed", "no completions", "restarts"],
 )
-def test_indexes_are_told_as_ranges(indexes: list[int], text: str) -> None:
-    assert ranges(indexes) == text
+def test_a_job_of_another_kind_is_refused(plane: Plane, change: dict[str, Any], field: str) -> None:
+    with pytest.raises(ApiError, match=field):
+        _job(plane, **{"completions": 1, **change})
 
 
 def test_events_are_forgotten_after_an_hour(plane: Plane) -> None:

@@ -16,7 +16,8 @@ from uuid import uuid4
 import pytest
 
 from spillway.errors import SandboxError
-from spillway.images.mirror import mirror, require_image
+from spillway.images.gate import require_image
+from spillway.images.mirror import mirror
 from spillway.registries.layout import LayoutRegistry
 from spillway.sandbox import debian, sample_image
 from spillway.sandbox.sample_image import REPOSITORY, TAG, build_trainer_image
@@ -118,7 +119,7 @@ def test_the_layers_hold_the_libraries_and_the_part_of_spillway_that_runs_inside
     assert {"opt/spillway/bin/train", "opt/spillway/lib/spillway/trainer/__main__.py"} <= set(own)
     inside = {name.split("/")[4] for name in own if name.startswith("opt/spillway/lib/spillway/")}
     assert inside - {"__pycache__"} == {
-        "__init__.py", "codec.py", "errors.py", "model", "checkpoints", "stores", "trainer",
+        "__init__.py", "codec.py", "threads.py", "errors", "model", "checkpoints", "stores", "trainer",
     }  # fmt: skip
 
 

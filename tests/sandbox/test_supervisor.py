@@ -15,6 +15,8 @@ from typing import Any
 import pytest
 
 from spillway.errors import SandboxError
+from spillway.sandbox import lifecycle
+from spillway.sandbox.settings import sandbox_settings
 from spillway.sandbox.supervisor import (
     FIRST_BACK_OFF_SECONDS,
     MARK,
@@ -24,6 +26,7 @@ from spillway.sandbox.supervisor import (
     supervisor_pid,
     sweep,
 )
+from spillway.testing.disks import filled, small_disk
 from spillway.testing.polling import eventually
 
 INCLUDE = Path(__file__).resolve().parents[2] / "include"
@@ -39,7 +42,7 @@ state = Path(sys.argv[1])
 specs = [
     ProcessSpec(
         name=entry["name"],
-        argv=("/bin/sh", "-c", entry["script"]),
+        argv=(entry.get("program", "/bin/sh"), "-c", entry["script"]),
         environment={"PATH": "/usr/bin:/bin"},
         working_directory=state,
         ready=(state / entry["ready"]).exists,
@@ -65,9 +68,10 @@ def supervise(tmp_path: Path) -> Iterator[Supervise]:
     """Start a supervisor of these processes; whatever a test leaves behind is ended."""
     started: list[subprocess.Popen[bytes]] = []
 
-    def start(*entries: dict[str, Any]) -> subprocess.Popen[bytes]:
-        argv = [sys.executable, "-c", SUPERVISE, str(tmp_path), json.dumps(entries)]
-        process = subprocess.Popen(argv, env={"PYTHONPATH": str(INCLUDE), "PATH": os.environ["PATH"]})
+    def start(*entries: dict[str, Any], state: Path = tmp_path) -> subprocess.Popen[bytes]:
+        argv = [sys.executable, "-c", SUPERVISE, str(state), json.dumps(entries)]
+        with (state / "supervisor.log").open("ab") as log:
+            process = subprocess.Popen(argv, env={"PYTHONPATH": str(INCLUDE), "PATH": os.environ["PATH"]}, stderr=log)
         started.append(process)
         return process
 
@@ -158,6 +162,15 @@ def test_term_ends_every_process_the_latest_stage_first(tmp_path: Path, supervis
     assert not {"supervisor.pid", "status.json"} & {file.name for file in tmp_path.iterdir()}
 
 
+def test_down_tells_what_it_stops_while_it_waits_for_it(tmp_path: Path, supervise: Supervise) -> None:
+    last_word = "trap 'until [ -e stopping\\ top ]; do sleep 0.05; done; exit 0' TERM"
+    script = f"{last_word}; touch top.ready; while :; do sleep 0.05; done"
+    supervise(long_lived("base"), long_lived("top", script=script, stage=1, stop_grace_s=60))
+    ready(tmp_path, "base", "top")
+    lifecycle.down(sandbox_settings(tmp_path, 1), lambda line: (tmp_path / line).touch())
+    assert (tmp_path / "stopping top").exists()
+
+
 def test_a_process_that_ignores_term_is_killed_after_its_grace(tmp_path: Path, supervise: Supervise) -> None:
     deaf = "trap '' TERM; touch deaf.ready; while true; do sleep 0.05; done"
     process = supervise({"name": "deaf", "script": deaf, "ready": "deaf.ready", "stop_grace_s": 0.3})
@@ -224,3 +237,62 @@ def test_a_process_gets_its_own_environment_and_the_mark_alone(tmp_path: Path, s
     )
     ready(tmp_path, "server")
     assert sorted((tmp_path / "environment").read_text().split()) == ["PATH=/usr/bin:/bin", f"{MARK}={tmp_path}"]
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Path]:
+    """A small disk of its own for the state directory; nothing runs on it when it goes."""
+    with small_disk(tmp_path / "disk", "size=256k") as folder:
+        yield folder
+        sweep(folder)
+
+
+def logged(state: Path) -> list[str]:
+    """What the supervisor has logged, without the times."""
+    return [line.split(" ", 2)[2] for line in (state / "supervisor.log").read_text().splitlines()]
+
+
+def test_on_a_full_disk_the_processes_go_on_and_are_started_again(disk: Path, supervise: Supervise) -> None:
+    process = supervise(long_lived("server"), long_lived("other"), state=disk)
+    before = ready(disk, "server", "other")
+    with filled(disk):
+        os.kill(before["server"]["pid"], signal.SIGKILL)
+        started = eventually(
+            lambda: set(marked_processes(disk)) - {before["server"]["pid"], before["other"]["pid"]},
+            lambda seen: len(seen) == 1,
+        )
+        assert process.poll() is None and is_alive(before["other"]["pid"])
+        assert (read_status(disk) or {})["server"] == before["server"]  # the last that could be written
+    after = eventually(lambda: read_status(disk) or {}, lambda seen: seen["server"]["starts"] == 2)
+    assert ({after["server"]["pid"]}, after["other"]) == (started, before["other"])
+    eventually(lambda: len(logged(disk)) == 2)
+    begin, end = logged(disk)
+    assert begin.startswith("writing status.json fails and is tried again: [Errno 28] No space left on device")
+    assert end == "writing status.json works again"
+    process.terminate()
+    assert process.wait(60) == 0
+
+
+def test_a_process_that_cannot_be_started_takes_no_other_with_it_and_is_told_once(
+    tmp_path: Path, supervise: Supervise
+) -> None:
+    program = tmp_path / "program"
+    supervise(long_lived("broken", program=str(program)), long_lived("server"))
+    server = ready(tmp_path, "server")["server"]
+    eventually(lambda: (read_status(tmp_path) or {})["broken"]["starts"] >= 2)
+    program.symlink_to("/bin/sh")
+    assert ready(tmp_path, "broken", "server")["server"] == server
+    assert logged(tmp_path) == [
+        f"starting broken fails and is tried again: [Errno 2] No such file or directory: '{program}'",
+        "starting broken works again",
+    ]
+
+
+def test_a_supervisor_whose_state_directory_was_removed_ends_everything(tmp_path: Path, supervise: Supervise) -> None:
+    state = tmp_path / "state"
+    state.mkdir()
+    process = supervise(long_lived("server"), state=state)
+    ready(state, "server")
+    state.rename(tmp_path / "gone")
+    assert process.wait(60) == 0
+    assert list(marked_processes(state)) == []

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from spillway.sandbox.settings import INCLUDE, PROJECT
 from spillway.testing.processes import free_ports
 
@@ -39,6 +41,7 @@ def _cut_off(script: str, **environment: str) -> subprocess.CompletedProcess[str
     )
 
 
+@pytest.mark.slow
 def test_the_environment_is_installed_from_a_warm_cache(tmp_path: Path) -> None:
     venv = tmp_path / "venv"
     result = _cut_off(

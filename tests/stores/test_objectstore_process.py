@@ -6,6 +6,7 @@ import os
 import signal
 import stat
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,8 +15,9 @@ from spillway.errors import AccessDenied, SandboxError, Unreachable
 from spillway.sandbox.objectstore import PORTS, Identity, create_buckets, endpoint_url, object_store_process
 from spillway.sandbox.process import ProcessSpec
 from spillway.stores.base import read_all
-from spillway.stores.s3 import S3Store, open_store
-from spillway.testing.processes import running
+from spillway.stores.s3 import S3Endpoint, S3Store, open_store
+from spillway.testing.polling import eventually
+from spillway.testing.processes import running, start, stop
 from spillway.testing.s3_server import free_port_block
 
 ADMIN = Identity(
@@ -78,6 +80,49 @@ def test_a_server_starts_lets_each_identity_do_its_part_and_leaves_only_what_is_
     for path in spec.cleanup:
         path.unlink(missing_ok=True)
     assert not spec.ready()
+
+
+def _part(spec: ProcessSpec, command: str, *flags: str) -> ProcessSpec:
+    """One part of the server as a process of its own, with those of the server's flags that it knows."""
+    shared = ("-dir=", "-ip=", "-ip.bind=")
+    known = (*shared, "-master.p", "-filer.", "-s3.p", "-s3.l", "-s3.config") if command == "server" else shared
+    return replace(spec, argv=(spec.argv[0], command, *(f for f in spec.argv if f.startswith(known)), *flags))
+
+
+def _has_bucket(endpoint: S3Endpoint) -> bool:
+    try:
+        create_buckets(str(endpoint.url), ADMIN, ["datasets"])
+    except Unreachable:
+        return False
+    return True
+
+
+def test_a_server_is_ready_only_when_its_master_knows_where_the_volumes_are(spec: ProcessSpec, tmp_path: Path) -> None:
+    first = spec.ports[0]
+    endpoint = S3Endpoint(
+        url=endpoint_url(first),
+        region="us-east-1",
+        access_key=ADMIN.access_key,
+        secret_key=ADMIN.secret_key,
+        attempts=1,
+    )
+    impatient = S3Store(name="onprem", endpoint=endpoint, bucket="datasets")
+    front = _part(spec, "server", "-volume=false", "-filer", "-s3")
+    master = f"-mserver=127.0.0.1:{first + 1}.{first + 2}"
+    volumes = _part(spec, "volume", master, f"-port={first + 3}", f"-port.grpc={first + 4}", "-max=8")
+    processes = [start(front, tmp_path / "front.log")]
+    try:
+        eventually(lambda: _has_bucket(endpoint))
+        assert not spec.ready()
+        processes.append(start(volumes, tmp_path / "volumes.log"))
+        eventually(spec.ready)
+        impatient.put("x", b"1", size_bytes=1)
+        assert read_all(impatient, "x") == b"1"
+    finally:
+        for process in processes:
+            stop(process, grace_seconds=0)
+        for leftover in spec.cleanup:
+            leftover.unlink(missing_ok=True)
 
 
 def test_a_server_gets_all_of_its_ports_and_nothing_of_our_environment(spec: ProcessSpec) -> None:

@@ -4,63 +4,31 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator
+import ssl
 from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+from unittest.mock import ANY
 
 import pytest
 
-from spillway.errors import AccessDenied, IncompleteListing, PreconditionFailed, RequestRefused, StoreFull, Unreachable
+from spillway.errors import (
+    AccessDenied,
+    ConfigError,
+    IncompleteListing,
+    PreconditionFailed,
+    RequestRefused,
+    StoreFull,
+    Unreachable,
+)
+from spillway.sandbox.certificates import issue
 from spillway.stores.base import read_all
 from spillway.stores.parts import MIB
-from spillway.stores.s3 import S3Store, s3_client
+from spillway.stores.s3 import S3Endpoint, S3Store
 from spillway.testing.contracts import chunked
-from spillway.testing.faulty_proxy import Answer, FaultyProxy, faulty_proxy
+from spillway.testing.faulty_proxy import Answer, FaultyProxy, xml_error
 from spillway.testing.s3_server import S3Server
-
-
-@pytest.fixture
-def proxy(s3_server: S3Server) -> Iterator[FaultyProxy]:
-    with faulty_proxy(s3_server.endpoint_url) as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def bucket(s3_server: S3Server) -> str:
-    return s3_server.new_bucket()
-
-
-@pytest.fixture
-def direct(s3_server: S3Server, bucket: str) -> Iterator[S3Store]:
-    store = s3_server.open(bucket)
-    yield store
-    store.delete([entry.key for entry in store.list()])
-
-
-def through(proxy: FaultyProxy, server: S3Server, bucket: str, *, attempts: int) -> S3Store:
-    client = s3_client(
-        endpoint_url=proxy.url,
-        region=server.region,
-        access_key=server.admin.access_key,
-        secret_key=server.admin.secret_key,
-        attempts=attempts,
-    )
-    return S3Store(name="s3://b@onprem", client=client, bucket=bucket)
-
-
-@pytest.fixture
-def store(proxy: FaultyProxy, s3_server: S3Server, bucket: str, direct: S3Store) -> S3Store:
-    """The bucket through the proxy, one attempt a request."""
-    return through(proxy, s3_server, bucket, attempts=1)
-
-
-@pytest.fixture
-def retrying(proxy: FaultyProxy, s3_server: S3Server, bucket: str, direct: S3Store) -> S3Store:
-    return through(proxy, s3_server, bucket, attempts=3)
-
-
-def error(status: int, code: str, *headers: tuple[str, str]) -> Answer:
-    body = f"<Error><Code>{code}</Code><Message>as told</Message></Error>".encode()
-    return Answer(status, body, (("Content-Type", "application/xml"), *headers))
 
 
 @pytest.mark.parametrize(
@@ -70,29 +38,29 @@ def error(status: int, code: str, *headers: tuple[str, str]) -> Answer:
 def test_a_server_that_is_busy_or_broken_is_unreachable(
     store: S3Store, proxy: FaultyProxy, status: int, code: str
 ) -> None:
-    proxy.spoil("GET", lambda answer: error(status, code, ("Retry-After", "7")))
+    proxy.spoil("GET", lambda answer: xml_error(status, code, ("Retry-After", "7")))
     with pytest.raises(Unreachable, match=f"s3://b@onprem is unreachable: .*{code}.*HTTP {status}") as failure:
         read_all(store, "x")
     assert failure.value.retry_after_seconds == 7
 
 
 def test_a_server_without_space_says_so(store: S3Store, proxy: FaultyProxy) -> None:
-    proxy.spoil("PUT", lambda answer: error(507, "StorageFull"))
+    proxy.spoil("PUT", lambda answer: xml_error(507, "StorageFull"))
     with pytest.raises(StoreFull, match="free or add space"):
         store.put("x", b"1", size_bytes=1)
 
 
 def test_a_clock_that_is_off_is_not_blamed_on_the_keys(store: S3Store, proxy: FaultyProxy) -> None:
-    proxy.spoil("PUT", lambda answer: error(403, "RequestTimeTooSkewed"))
-    with pytest.raises(AccessDenied, match=r"RequestTimeTooSkewed as told; synchronise this machine's clock"):
+    proxy.spoil("PUT", lambda answer: xml_error(403, "RequestTimeTooSkewed"))
+    with pytest.raises(AccessDenied, match=r"RequestTimeTooSkewed: as told; synchronise this machine's clock"):
         store.put("x", b"1", size_bytes=1)
 
 
 def test_a_request_that_the_server_calls_wrong_is_not_retried_as_if_it_were_down(
     store: S3Store, proxy: FaultyProxy
 ) -> None:
-    proxy.spoil("PUT", lambda answer: error(400, "InvalidRequest"))
-    with pytest.raises(RequestRefused, match=r"s3://b@onprem refused x: PutObject: InvalidRequest as told") as failure:
+    proxy.spoil("PUT", lambda answer: xml_error(400, "InvalidRequest"))
+    with pytest.raises(RequestRefused, match=r"s3://b@onprem refused x: PutObject: InvalidRequest: as told") as failure:
         store.put("x", b"1", size_bytes=1)
     assert not failure.value.retry_helps
 
@@ -103,6 +71,27 @@ def test_metadata_that_the_protocol_cannot_carry_is_an_error_of_the_request(stor
     assert not failure.value.retry_helps
 
 
+def test_a_certificate_that_cannot_be_verified_is_a_matter_of_configuration_and_not_waited_for(tmp_path: Path) -> None:
+    issued = issue(tmp_path / "server").server
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(issued.certificate, issued.key)
+    with ThreadingHTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler) as server:
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+        Thread(target=server.serve_forever, daemon=True).start()
+        endpoint = S3Endpoint(
+            url=f"https://127.0.0.1:{server.server_port}",
+            region="here",
+            access_key="key",
+            secret_key="secret",
+            ca_file=issue(tmp_path / "another").ca_file,
+            attempts=1,
+        )
+        with pytest.raises(ConfigError, match=r"s3://b@onprem: its certificate cannot be verified \(.*\); ") as failure:
+            S3Store(name="s3://b@onprem", endpoint=endpoint, bucket="b").head("x")
+        server.shutdown()
+    assert not failure.value.retry_helps
+
+
 def test_a_server_that_does_not_answer_is_unreachable(store: S3Store, proxy: FaultyProxy) -> None:
     proxy.spoil("HEAD", lambda answer: None)
     with pytest.raises(Unreachable):
@@ -110,7 +99,7 @@ def test_a_server_that_does_not_answer_is_unreachable(store: S3Store, proxy: Fau
 
 
 def test_a_passing_fault_is_retried_by_the_client(retrying: S3Store, proxy: FaultyProxy) -> None:
-    proxy.spoil("PUT", lambda answer: error(503, "SlowDown"))
+    proxy.spoil("PUT", lambda answer: xml_error(503, "SlowDown"))
     retrying.put("x", b"1", size_bytes=1)
     assert read_all(retrying, "x") == b"1"
 
@@ -199,14 +188,46 @@ def test_a_conditional_write_whose_answer_was_lost_still_counts_as_won(
     assert (stored.etag, stored.sha256, stored.metadata) == (head.etag, head.sha256, {})
 
 
+@pytest.mark.parametrize("conditional", [True, False], ids=["conditional", "unconditional"])
+def test_an_upload_that_the_server_forgot_when_it_was_complete_still_counts_as_stored(
+    retrying: S3Store, direct: S3Store, proxy: FaultyProxy, conditional: bool
+) -> None:
+    proxy.spoil("POST", lambda answer: answer)
+    proxy.spoil("POST", lambda answer: None)
+    proxy.spoil("POST", lambda answer: xml_error(404, "NoSuchUpload"))
+    content = hashlib.shake_256(b"x").digest(17 * MIB)
+    stored = retrying.put("x", content, size_bytes=len(content), if_absent=conditional)
+    assert (direct.head("x"), stored.sha256) == (stored._replace(modified_at=ANY), hashlib.sha256(content).hexdigest())
+
+
+def test_an_upload_that_the_server_forgot_before_it_was_complete_is_not_taken_for_what_was_there(
+    store: S3Store, direct: S3Store, proxy: FaultyProxy
+) -> None:
+    content = hashlib.shake_256(b"x").digest(17 * MIB)
+    direct.put("x", content, size_bytes=len(content))
+    proxy.spoil("PUT", lambda answer: answer)
+    proxy.spoil("PUT", lambda answer: xml_error(404, "NoSuchUpload"))
+    with pytest.raises(Unreachable, match="it no longer knows the upload of 'x' that it began"):
+        store.put("x", content, size_bytes=len(content))
+
+
+def test_a_version_that_is_gone_when_it_is_to_be_replaced_has_failed_its_condition(
+    store: S3Store, proxy: FaultyProxy
+) -> None:
+    """Some servers answer 404, and others 412 as to a version that is another one."""
+    proxy.spoil("PUT", lambda answer: xml_error(404, "NoSuchKey"))
+    with pytest.raises(PreconditionFailed):
+        store.put("x", b"1", size_bytes=1, if_match="0" * 32)
+
+
 def test_a_lost_race_is_not_taken_for_a_lost_answer(retrying: S3Store, direct: S3Store, proxy: FaultyProxy) -> None:
     direct.put("x", b"1", size_bytes=1, if_absent=True)
-    proxy.spoil("PUT", lambda answer: error(503, "SlowDown"))
+    proxy.spoil("PUT", lambda answer: xml_error(503, "SlowDown"))
     with pytest.raises(PreconditionFailed):
         retrying.put("x", b"1", size_bytes=1, if_absent=True)
 
 
-@pytest.mark.parametrize("answer", [None, error(500, "InternalError")], ids=["no answer", "an error"])
+@pytest.mark.parametrize("answer", [None, xml_error(500, "InternalError")], ids=["no answer", "an error"])
 def test_an_upload_that_fails_in_its_second_part_leaves_no_object_and_no_parts(
     store: S3Store, s3_server: S3Server, bucket: str, proxy: FaultyProxy, answer: Answer | None
 ) -> None:

@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 
-from spillway.model import ObjectInfo, Tier
-from spillway.stores.base import ObjectStore, read_all
+from spillway.model import ObjectInfo
+from spillway.stores.base import ObjectStore, OpenedObject, Upload, read_all
 from spillway.stores.local import LocalStore
 from spillway.sync.execute import SyncReport, sync_dataset
+from spillway.sync.report import ObjectOutcome
 from spillway.testing.s3_server import S3Server
 
 
@@ -43,9 +44,17 @@ class WatchedStore:
         self._saw("head", key)
         return self.store.head(key)
 
+    def tags(self, key: str) -> Mapping[str, str]:
+        self._saw("tags", key)
+        return self.store.tags(key)
+
     def read(self, key: str, **wanted: Any) -> Iterator[bytes]:
         self._saw("read", key)
         return self.store.read(key, **wanted)
+
+    def open(self, key: str) -> OpenedObject:
+        self._saw("read", key)
+        return self.store.open(key)
 
     def put(self, key: str, body: bytes | Iterable[bytes], **wanted: Any) -> ObjectInfo:
         self._saw("put", key)
@@ -55,12 +64,19 @@ class WatchedStore:
         self._saw("delete", "")
         return self.store.delete(keys)
 
+    def uploads(self, prefix: str = "") -> Iterator[Upload]:
+        return self.store.uploads(prefix)
+
+    def abort(self, upload: Upload) -> None:
+        self.store.abort(upload)
+
 
 class Ends:
     """A dataset ``digits`` under ``digits/`` at home, and the place that it is synced to."""
 
     def __init__(self, home: ObjectStore, cloud: ObjectStore) -> None:
         self.home, self.cloud = WatchedStore(home), WatchedStore(cloud)
+        self.outcomes: list[ObjectOutcome] = []
 
     def fill(self, contents: Mapping[str, bytes]) -> None:
         for key, content in contents.items():
@@ -70,8 +86,13 @@ class Ends:
         """Sync with fresh counters."""
         self.home.calls.clear()
         self.cloud.calls.clear()
-        settings = {"prefix": "digits/", "tier": Tier.PUBLIC, "home": "onprem", "site": "cloud", **wanted}
+        self.outcomes = []
+        settings = {"prefix": "digits/", "on_outcome": self.outcomes.append, **wanted}
         return sync_dataset(source=self.home, destination=self.cloud, dataset="digits", **settings)
+
+    def fates(self) -> dict[str, str]:
+        """What became of each object, by key."""
+        return {outcome.key.removeprefix("digits/"): outcome.fate.value for outcome in self.outcomes}
 
     def at_cloud(self) -> dict[str, bytes]:
         """What lies there, without Spillway's own records."""

@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from spillway.model import ObjectInfo
-from spillway.sync.compare import COPY_OF, SyncedObject, compare_content, copy_of
+from spillway.model import ObjectInfo, SyncedObject
+from spillway.sync.compare import COPY_OF, compare_content, copy_of
 
 HOME = "s3://datasets@onprem"
 OLD, NEW = datetime(2026, 1, 1, 11, tzinfo=UTC), datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -27,11 +27,35 @@ def destination(
 
 CASES = {
     "both etags are those of the last sync": (source(), destination(), SYNCED, True),
-    "the source has a new etag, equal size, an older date": (source(etag="s2"), destination(), SYNCED, None),
-    "the destination was changed by somebody": (source(), destination(etag="d2"), SYNCED, None),
+    "the source has a new etag, equal size, an older date": (source(etag="s2"), destination(), SYNCED, False),
+    "the destination was changed by somebody": (source(), destination(etag="d2"), SYNCED, False),
     "equal etags alone say nothing": (source(etag="same"), destination(etag="same"), None, None),
     "sizes differ": (source(size_bytes=99), destination(), SYNCED, False),
-    "equal sha256, other etags": (source(etag="s2", sha256="aa"), destination(sha256="aa"), SYNCED, True),
+    "equal sha256": (source(sha256="aa"), destination(sha256="aa"), None, True),
+    "equal sha256, both have changed": (
+        source(etag="s2", sha256="aa"),
+        destination(etag="d2", sha256="aa"),
+        SYNCED,
+        True,
+    ),
+    "equal sha256, only the source has changed": (
+        source(etag="s2", sha256="aa"),
+        destination(sha256="aa"),
+        SYNCED,
+        False,
+    ),
+    "a marked copy that somebody changed": (
+        source(),
+        destination(etag="d2", mark=copy_of(HOME, "s1")),
+        SYNCED,
+        False,
+    ),
+    "a marked copy of a version since the last sync": (
+        source(etag="s2"),
+        destination(etag="d2", mark=copy_of(HOME, "s2")),
+        SYNCED,
+        True,
+    ),
     "other sha256, equal size": (source(etag="s2", sha256="aa"), destination(sha256="bb"), SYNCED, False),
     "sha256 known on one side only": (source(sha256="aa"), destination(), None, None),
     "a marked copy of this version": (source(), destination(mark=copy_of(HOME, "s1")), None, True),

@@ -9,22 +9,23 @@ import pytest
 from spillway.errors import (
     AccessDenied,
     DeletesRefused,
+    DigestMismatch,
+    KeyRefused,
     Missing,
-    ResidencyRefused,
+    PreconditionFailed,
+    RequestRefused,
     SpillwayError,
     StoreFull,
     Unreachable,
 )
-from spillway.model import Tier
-from spillway.sync.compare import SyncedObject, SyncManifest
-from spillway.sync.manifest import StoredManifest, load_manifest, manifest_key, save_manifest, verified_datasets
+from spillway.sync.manifest import verified_copies
 from spillway.sync.report import ObjectFate, summary
 
 CONTENTS = {"a": b"one", "b/c": b"two", "b/d.npy": b"\0" * 5000, "empty": b""}
 
 
-def fates(report) -> dict[str, str]:
-    return {outcome.key.removeprefix("digits/"): outcome.fate.value for outcome in report.outcomes}
+def changed(ends) -> dict[str, str]:
+    return {key: fate for key, fate in ends.fates().items() if fate != "unchanged"}
 
 
 def test_the_first_sync_copies_everything_and_the_second_copies_and_reads_nothing(ends) -> None:
@@ -36,7 +37,8 @@ def test_the_first_sync_copies_everything_and_the_second_copies_and_reads_nothin
     second = ends.sync()
     assert (second.ok, second.objects_copied, second.objects_unchanged, second.bytes_copied) == (True, 0, 4, 0)
     assert ends.home.calls == {"list": 1}
-    assert ends.cloud.calls == {"list": 1, "head": 1, "read": 1}, "only the record is read"
+    assert ends.cloud.calls == {"read": 1, "head": 4}, "only the record is read, and some of its objects are looked at"
+    assert not second.listed_destination
 
 
 def test_only_the_prefix_of_the_dataset_travels(ends) -> None:
@@ -59,8 +61,8 @@ def test_other_content_of_equal_size_is_copied(ends) -> None:
     ends.fill(CONTENTS)
     ends.sync()
     ends.fill({"a": b"ONE"})
-    report = ends.sync()
-    assert fates(report) == {"a": "copied", "b/c": "unchanged", "b/d.npy": "unchanged", "empty": "unchanged"}
+    ends.sync()
+    assert ends.fates() == {"a": "copied", "b/c": "unchanged", "b/d.npy": "unchanged", "empty": "unchanged"}
     assert ends.at_cloud()["a"] == b"ONE"
 
 
@@ -76,28 +78,15 @@ def test_equal_content_that_is_already_there_is_not_sent_again(ends) -> None:
     ends.fill(CONTENTS)
     ends.cloud.store.put("digits/a", b"one", size_bytes=3)
     report = ends.sync()
-    assert fates(report)["a"] == "unchanged"
+    assert ends.fates()["a"] == "unchanged"
     assert report.objects_copied == 3
-    assert "digits" in verified_datasets(ends.cloud.store)
-
-
-def test_core_data_is_refused_elsewhere_before_anything_is_listed(ends, caplog: pytest.LogCaptureFixture) -> None:
-    ends.fill(CONTENTS)
-    with pytest.raises(ResidencyRefused, match=r"dataset 'digits' is of tier 'core' and may not be stored at 'cloud'"):
-        ends.sync(tier=Tier.CORE)
-    assert (ends.home.calls, ends.cloud.calls) == ({}, {})
-    assert "dataset 'digits' is of tier 'core'" in caplog.text
-
-
-def test_core_data_may_be_copied_at_its_home(ends) -> None:
-    ends.fill(CONTENTS)
-    assert ends.sync(tier=Tier.CORE, site="onprem").ok
+    assert "digits" in verified_copies(ends.cloud.store)
 
 
 def test_a_dataset_without_objects_is_missing_not_empty(ends) -> None:
     with pytest.raises(Missing, match=r"dataset 'digits' is not in .*/digits/; check the dataset's prefix"):
         ends.sync()
-    assert verified_datasets(ends.cloud.store) == frozenset()
+    assert verified_copies(ends.cloud.store) == {}
 
 
 def test_a_source_that_lost_its_objects_deletes_nothing(ends) -> None:
@@ -116,12 +105,14 @@ def test_a_dry_run_says_the_same_as_the_run_and_changes_nothing(ends) -> None:
     ends.fill({"1": b"y", "new": b"z"})
     before = ends.at_cloud()
     planned = ends.sync(delete=True, dry_run=True)
+    intended = ends.outcomes
     assert ends.at_cloud() == before
     assert ends.cloud.calls["put"] == ends.cloud.calls["delete"] == 0
     done = ends.sync(delete=True)
     assert (planned.dry_run, done.dry_run) == (True, False)
-    assert planned.outcomes == done.outcomes
-    assert {key for key, fate in fates(done).items() if fate != "unchanged"} == {"0", "1", "new"}
+    assert ends.outcomes == intended
+    assert planned.counts == done.counts
+    assert changed(ends) == {"0": "deleted", "1": "copied", "new": "copied"}
     assert "0" not in ends.at_cloud()
 
 
@@ -129,8 +120,8 @@ def test_without_delete_what_the_source_lost_stays(ends) -> None:
     ends.fill(CONTENTS)
     ends.sync()
     ends.home.store.delete(["digits/a"])
-    report = ends.sync()
-    assert [o.reason for o in report.outcomes if o.key == "digits/a"] == ["only at the destination; deleting is off"]
+    ends.sync(verify=True)
+    assert [o.reason for o in ends.outcomes if o.key == "digits/a"] == ["only at the destination; deleting is off"]
     assert ends.at_cloud() == CONTENTS
 
 
@@ -145,8 +136,8 @@ def test_deletes_wait_for_every_copy_to_succeed(ends) -> None:
             raise SpillwayError("no reading today")
 
     ends.home.before = deny
-    report = ends.sync(delete=True)
-    assert {key: fate for key, fate in fates(report).items() if fate != "unchanged"} == {"0": "failed", "1": "failed"}
+    ends.sync(delete=True)
+    assert changed(ends) == {"0": "failed", "1": "failed"}
     assert "0" in ends.at_cloud()
 
 
@@ -159,7 +150,7 @@ def test_one_object_that_fails_does_not_stop_the_rest_and_nothing_is_recorded(en
 
     ends.home.before = deny
     report = ends.sync()
-    assert fates(report) == {"a": "copied", "b/c": "failed", "b/d.npy": "copied", "empty": "copied"}
+    assert ends.fates() == {"a": "copied", "b/c": "failed", "b/d.npy": "copied", "empty": "copied"}
     assert summary(report) == {
         "dataset": "digits",
         "dry_run": False,
@@ -168,11 +159,43 @@ def test_one_object_that_fails_does_not_stop_the_rest_and_nothing_is_recorded(en
         "objects_deleted": 0,
         "objects_refused": 0,
         "objects_failed": 1,
+        "objects_withheld": 0,
+        "objects_barred": 0,
         "bytes_copied": 5003,
+        "listed_destination": True,
         "failures": ["digits/b/c: no reading today"],
     }
     assert not report.ok
-    assert verified_datasets(ends.cloud.store) == frozenset()
+    assert verified_copies(ends.cloud.store) == {}
+
+
+@pytest.mark.parametrize(
+    ("error", "fate"),
+    [
+        (KeyRefused("s3://x@cloud", "b/c", "it has an empty segment"), "refused"),
+        (RequestRefused("s3://x@cloud", "PutObject", "too much metadata"), "refused"),
+        (AccessDenied("s3://x@cloud", "no writing of this one", fix="grant it"), "refused"),
+        (Unreachable("s3://x@cloud", "the connection was reset"), "failed"),
+        (PreconditionFailed("s3://x@onprem", "b/c", "its etag is 1"), "failed"),
+        (DigestMismatch("b/c", expected="1", seen="2"), "failed"),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, SpillwayError) else value,
+)
+def test_what_the_next_sync_may_mend_has_failed_and_anything_else_is_refused(
+    ends, error: SpillwayError, fate: str
+) -> None:
+    ends.fill({"gone": b""} | {f"{n}": b"1" for n in range(8)} | {"b/c": b"2"})
+    assert ends.sync().ok
+    ends.home.store.delete(["digits/gone"])
+    ends.fill({"b/c": b"other"})
+
+    def fail(method: str, key: str) -> None:
+        if (method, key) == ("put", "digits/b/c"):
+            raise error
+
+    ends.cloud.before = fail
+    ends.sync(delete=True)
+    assert changed(ends) == {"b/c": fate, "gone": fate}, "a delete waits for the copies"
 
 
 def test_an_interrupted_sync_goes_on_where_it_was(ends) -> None:
@@ -187,32 +210,32 @@ def test_an_interrupted_sync_goes_on_where_it_was(ends) -> None:
         ends.sync()
     there = len(ends.at_cloud())
     assert 0 < there < 40
-    assert verified_datasets(ends.cloud.store) == frozenset()
+    assert verified_copies(ends.cloud.store) == {}
 
     ends.cloud.before = lambda method, key: None
     report = ends.sync()
     assert (report.ok, report.objects_copied, report.objects_unchanged) == (True, 40 - there, there)
     assert ends.home.calls["read"] == 40 - there
-    assert verified_datasets(ends.cloud.store) == {"digits"}
+    assert verified_copies(ends.cloud.store).keys() == {"digits"}
 
 
 def test_a_copy_that_is_being_changed_is_not_called_whole(ends) -> None:
     ends.fill(CONTENTS)
     ends.sync()
-    assert verified_datasets(ends.cloud.store) == {"digits"}
+    assert verified_copies(ends.cloud.store).keys() == {"digits"}
     ends.fill({"a": b"ONE", "b/c": b"TWO"})
 
     def look(method: str, key: str) -> None:
         if (method, key) == ("put", "digits/a"):
-            assert verified_datasets(ends.cloud.store) == frozenset()
+            assert verified_copies(ends.cloud.store) == {}
         if (method, key) == ("put", "digits/b/c"):
             raise SpillwayError("the second object is refused")
 
     ends.cloud.before = look
     assert not ends.sync().ok
-    assert verified_datasets(ends.cloud.store) == frozenset()
+    assert verified_copies(ends.cloud.store) == {}
     ends.cloud.before = lambda method, key: None
-    assert (ends.sync().objects_copied, verified_datasets(ends.cloud.store)) == (1, {"digits"})
+    assert (ends.sync().objects_copied, verified_copies(ends.cloud.store).keys()) == (1, {"digits"})
 
 
 @pytest.mark.parametrize(
@@ -247,78 +270,21 @@ def test_a_store_that_goes_away_lets_nothing_in_or_is_full_ends_the_sync_with_th
     assert local_ends.sync().objects_copied == 60
 
 
-def test_an_object_that_changes_during_the_sync_is_never_mixed(ends) -> None:
-    ends.fill({"x": b"old" * 1000})
-
-    def change(method: str, key: str) -> None:
-        if method == "read":
-            ends.home.before = lambda method, key: None
-            ends.fill({"x": b"new" * 1000})
-
-    ends.home.before = change
-    report = ends.sync()
-    assert fates(report) == {"x": "failed"}
-    assert "no longer holds" in report.outcomes[0].reason
-    assert ends.at_cloud() == {}
-    assert (ends.sync().objects_copied, ends.at_cloud()) == (1, {"x": b"new" * 1000})
-
-
-def test_the_record_of_another_source_is_not_believed(ends) -> None:
-    ends.fill({"a": b"ONE"})
-    old = ends.cloud.store.put("digits/a", b"one", size_bytes=3)
-    now = ends.home.store.head("digits/a")
-    synced = SyncedObject(size_bytes=3, source_etag=now.etag, destination_etag=old.etag)
-    record = SyncManifest(
-        dataset="digits", source="s3://elsewhere@onprem", prefix="digits/", objects={"digits/a": synced}
-    )
-    save_manifest(ends.cloud.store, record, over=StoredManifest(), whole=True)
-    assert fates(ends.sync()) == {"a": "copied"}
-
-
-def test_an_unreadable_record_is_replaced(ends) -> None:
-    ends.fill(CONTENTS)
-    ends.sync()
-    ends.cloud.store.put(manifest_key("digits"), b"not json", size_bytes=8, metadata={"whole": "yes"})
-    report = ends.sync()
-    assert (report.ok, report.objects_copied) == (True, 0)
-    assert len(load_manifest(ends.cloud.store, "digits").manifest.objects) == 4
-
-
-def test_two_syncs_of_one_dataset_side_by_side_both_succeed(ends) -> None:
-    ends.fill(CONTENTS)
-    other = type(ends)(ends.home.store, ends.cloud.store)
-
-    def meanwhile(method: str, key: str) -> None:
-        if (method, key) == ("put", manifest_key("digits")):
-            ends.cloud.before = lambda method, key: None
-            assert other.sync().ok
-
-    ends.cloud.before = meanwhile
-    assert ends.sync().ok
-    assert verified_datasets(ends.cloud.store) == {"digits"}
-
-
-def test_a_sync_that_another_one_overtook_with_newer_versions_starts_over(ends) -> None:
-    ends.fill(CONTENTS)
-    other = type(ends)(ends.home.store, ends.cloud.store)
-
-    def meanwhile(method: str, key: str) -> None:
-        if (method, key) == ("put", manifest_key("digits")):
-            ends.cloud.before = lambda method, key: None
-            ends.fill({"a": b"ONE"})
-            assert other.sync().ok
-
-    ends.cloud.before = meanwhile
-    assert ends.sync().ok
-    assert ends.at_cloud() == CONTENTS | {"a": b"ONE"}
-    assert verified_datasets(ends.cloud.store) == {"digits"}
-
-
 def test_a_spillway_record_at_the_source_is_no_part_of_a_dataset(ends) -> None:
     ends.home.store.put("x", b"1", size_bytes=1)
     ends.home.store.put(".spillway/sync/other.json", b"{}", size_bytes=2)
-    report = ends.sync(prefix="")
-    assert [(outcome.key, outcome.fate) for outcome in report.outcomes] == [("x", ObjectFate.COPIED)]
+    ends.sync(prefix="")
+    assert [(outcome.key, outcome.fate) for outcome in ends.outcomes] == [("x", ObjectFate.COPIED)]
     again = ends.sync(prefix="", delete=True)
     assert (again.ok, again.objects_unchanged) == (True, 1)
-    assert "digits" in verified_datasets(ends.cloud.store)
+    assert "digits" in verified_copies(ends.cloud.store)
+
+
+def test_whoever_asks_for_what_changed_is_not_told_of_the_rest(ends) -> None:
+    ends.fill(CONTENTS)
+    ends.sync()
+    ends.fill({"a": b"ONE"})
+    report = ends.sync(tell_unchanged=False)
+    assert (ends.fates(), report.objects_unchanged) == ({"a": "copied"}, len(CONTENTS) - 1)
+    ends.sync(tell_unchanged=False, verify=True)
+    assert ends.fates() == {}

@@ -32,7 +32,18 @@ def site(tmp_path: Path) -> TrainingSite:
 
 @pytest.fixture
 def s3_site(s3_server: S3Server) -> TrainingSite:
-    """A site with a real S3 server; the trainer gets the identity of pods, not the administrator's."""
+    """A site with a real S3 server."""
+    return site_of(s3_server)
+
+
+@pytest.fixture
+def own_s3_site(own_s3_server: S3Server) -> TrainingSite:
+    """The same with a server that the test may kill."""
+    return site_of(own_s3_server)
+
+
+def site_of(s3_server: S3Server) -> TrainingSite:
+    """A site at the server; the trainer gets the identity of pods, not the administrator's."""
     data, checkpoints = s3_server.new_bucket(), s3_server.new_bucket()
     load_digits(s3_server.open(data))
     variables = {

@@ -4,6 +4,7 @@ from pathlib import Path
 import pytest
 
 from spillway.errors import ConfigError
+from spillway.model import KeyScope
 from spillway.stores.local import LocalStore
 from spillway.stores.s3 import S3Store
 from spillway.trainer.contract import Contract, StoreAccess, read_contract
@@ -20,12 +21,18 @@ ENVIRONMENT = {
     "SPILLWAY_CHECKPOINT_BUCKET": "checkpoints",
     "SPILLWAY_DATASET_BUCKET": "data",
     "SPILLWAY_DATASET_PREFIX": "digits/",
+    "SPILLWAY_DATASET_INCLUDE": '["*.csv"]',
+    "SPILLWAY_DATASET_EXCLUDE": '["tmp/*"]',
+    "SPILLWAY_DATASET_RECORD": ".spillway/sync/digits.json",
     "SPILLWAY_GRACE_SECONDS": "12.5",
+    "SPILLWAY_STORE_PATIENCE_SECONDS": "600",
     "SPILLWAY_STEPS": "60",
     "SPILLWAY_CHECKPOINT_EVERY": "10",
     "SPILLWAY_STEP_SECONDS": "0.25",
     "SPILLWAY_SEED": "7",
+    "JOB_COMPLETION_INDEX": "1",
 }
+CACHE = {"BUCKET": "cache", "PREFIX": "0123456789abcdef/", "KEY": "00" * 32, "BYTES": "100"}
 CONTRACT = Contract(
     run="digits-1",
     attempt=2,
@@ -36,12 +43,15 @@ CONTRACT = Contract(
     ),
     checkpoint_bucket="checkpoints",
     dataset_bucket="data",
-    dataset_prefix="digits/",
+    dataset=KeyScope(prefix="digits/", include=("*.csv",), exclude=("tmp/*",)),
+    dataset_record=".spillway/sync/digits.json",
     grace=timedelta(seconds=12.5),
+    store_patience=timedelta(minutes=10),
     total_steps=60,
     checkpoint_every=10,
     step_pause=timedelta(seconds=0.25),
     seed=7,
+    rank=1,
 )
 
 
@@ -51,6 +61,12 @@ def test_the_environment_is_the_contract() -> None:
     assert contract.first_step == 41
 
 
+def test_under_torchrun_a_rank_is_that_of_the_process_and_a_variable_of_that_name_alone_means_nothing() -> None:
+    torchrun = {"RANK": "8", "LOCAL_RANK": "0", "WORLD_SIZE": "16"}
+    assert read_contract({**ENVIRONMENT, **torchrun}).rank == 8
+    assert read_contract({**ENVIRONMENT, "RANK": "8"}).rank == 1
+
+
 def test_an_attempt_without_a_checkpoint_begins_with_step_one() -> None:
     fresh = {**ENVIRONMENT, "SPILLWAY_RESUME_MANIFEST": "", "SPILLWAY_RESUMED_FROM_STEP": ""}
     contract = read_contract(fresh)
@@ -58,13 +74,15 @@ def test_an_attempt_without_a_checkpoint_begins_with_step_one() -> None:
 
 
 def test_what_a_job_may_leave_out_has_these_values() -> None:
-    optional = ("SPILLWAY_GRACE_SECONDS", "SPILLWAY_STEP_SECONDS", "SPILLWAY_SEED", "SPILLWAY_DATASET_PREFIX")
+    data = ("SPILLWAY_DATASET_PREFIX", "SPILLWAY_DATASET_INCLUDE", "SPILLWAY_DATASET_EXCLUDE")
+    optional = ("SPILLWAY_GRACE_SECONDS", "SPILLWAY_STEP_SECONDS", "SPILLWAY_SEED", "JOB_COMPLETION_INDEX", *data)
     contract = read_contract({name: value for name, value in ENVIRONMENT.items() if name not in optional})
-    assert (contract.grace, contract.step_pause, contract.seed, contract.dataset_prefix) == (
+    assert (contract.grace, contract.step_pause, contract.seed, contract.rank, contract.dataset) == (
         timedelta(seconds=30),
         timedelta(0),
         0,
-        "",
+        0,
+        KeyScope(prefix=""),
     )
 
 
@@ -99,6 +117,18 @@ def test_a_bad_value_is_named_with_what_was_expected(name: str, value: str, prob
     assert problem in caught.value.problem
 
 
+def test_each_store_is_vouched_for_by_the_certificates_that_are_named_for_it(tmp_path: Path) -> None:
+    file = tmp_path / "ca.crt"
+    file.touch()
+    cache = {name.replace("_STORE_", "_CACHE_"): value for name, value in ENVIRONMENT.items() if "_STORE_" in name}
+    cache |= {f"SPILLWAY_CACHE_{name}": value for name, value in CACHE.items()}
+    for what in ("STORE", "CACHE"):
+        contract = read_contract(ENVIRONMENT | cache | {f"SPILLWAY_{what}_CA_FILE": str(file)})
+        assert contract.cache is not None
+        found = {"STORE": contract.store.ca_file, "CACHE": contract.cache.store.ca_file}
+        assert found == {"STORE": None, "CACHE": None} | {what: file}
+
+
 def test_the_secret_is_not_shown() -> None:
     assert "very-secret" not in repr(read_contract(ENVIRONMENT))
 
@@ -107,6 +137,7 @@ def test_an_endpoint_is_an_s3_server_or_a_folder(tmp_path: Path) -> None:
     server = CONTRACT.store.bucket("data")
     assert isinstance(server, S3Store)
     assert server.name == "s3://data@127.0.0.1:9000"
-    folder = StoreAccess(endpoint=tmp_path.as_uri(), region="here", access_key="a", secret_key="b").bucket("data")
+    place = tmp_path / "my däta 100%"
+    folder = StoreAccess(endpoint=place.as_uri(), region="here", access_key="a", secret_key="b").bucket("data")
     assert isinstance(folder, LocalStore)
-    assert folder.name == f"file://{tmp_path}/data"
+    assert folder.name == f"file://{place}/data"

@@ -4,6 +4,10 @@
     <run>/manifests/<step>-<attempt>.json      one step of one attempt; written once, never changed
     <run>/parts/<hh>/<sha256>                  bytes of parts under their own digest; shared between steps
     <run>/progress/<attempt>.json              how far an attempt is; for people, never for a decision
+    <run>/claims/<step>-<attempt>.json         the parts that a writer is about to commit; gone once it has
+    <run>/claims/<step>-<attempt>-<rank>.json  the same of another rank of a gang, which sends and does not commit
+    <run>/SWEEP                                the parts that are being deleted at this moment
+    <run>/pruned/<step>-<attempt>.json         the manifest of a step that retention took out: what it had measured
 
 **Committed** is exactly what HEAD lists, by step, attempt and sha256 of the manifest. Everything else under the run,
 whole or torn, is not a checkpoint. HEAD lists every step and not only the newest, so that an unreadable manifest never
@@ -22,15 +26,16 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import PurePosixPath
 from typing import Any
 
-from spillway.codec import decode, encode
+from spillway.codec import decode, encode, from_json
 from spillway.errors import ConfigError, CorruptCheckpoint, ForeignCheckpoint
 from spillway.model import CheckpointManifest
 
+_NAME_MAX_BYTES = 255
 FORMAT = 1
 _MANIFEST_KEY = re.compile(r"^(?P<run>.+)/manifests/(?P<step>\d{12,})-(?P<attempt>\d{6,})\.json$")
+_OF_A_STEP = re.compile(r"^(?P<step>\d{12,})-(?P<attempt>\d{6,})(-\d{6,})?\.json$")
 _SHA256 = re.compile(r"^[0-9a-f]{64}$")
 
 
@@ -84,6 +89,19 @@ def manifest_key(run: str, step: int, attempt: int) -> str:
     return f"{run}/manifests/{step:012d}-{attempt:06d}.json"
 
 
+def pruned_key(run: str, step: int, attempt: int) -> str:
+    return f"{run}/pruned/{step:012d}-{attempt:06d}.json"
+
+
+def claim_key(run: str, step: int, attempt: int, rank: int = 0) -> str:
+    """Of the rank that commits, 0, or of another one."""
+    return f"{run}/claims/{step:012d}-{attempt:06d}{f'-{rank:06d}' if rank else ''}.json"
+
+
+def sweep_key(run: str) -> str:
+    return f"{run}/SWEEP"
+
+
 def part_key(run: str, sha256: str) -> str:
     return f"{run}/parts/{sha256[:2]}/{sha256}"
 
@@ -105,6 +123,12 @@ def parse_manifest_key(run: str, key: str) -> tuple[int, int]:
     if match["run"] != run:
         raise ForeignCheckpoint(run, match["run"], key)
     return int(match["step"]), int(match["attempt"])
+
+
+def age_order_of(key: str, folder: str) -> tuple[int, int] | None:
+    """(attempt, step) of a key of the folder, such as ``<run>/manifests/``; None where its name is no step's."""
+    match = _OF_A_STEP.match(key.removeprefix(folder))
+    return None if match is None else (int(match["attempt"]), int(match["step"]))
 
 
 # -- HEAD -------------------------------------------------------------------------------------------------------------
@@ -215,12 +239,12 @@ def _problem(manifest: CheckpointManifest) -> str | None:
 
 
 def _safe(name: str) -> bool:
-    return (
-        bool(name)
-        and str(PurePosixPath(name)) == name
-        and name != "."
-        and not {"", "..", "/"} & set(PurePosixPath(name).parts)
-    )
+    """Whether it is a path below some folder that every file system can hold and every store can name."""
+    try:
+        names = name.encode().split(b"/")
+    except UnicodeEncodeError:
+        return False
+    return all(0 < len(one) <= _NAME_MAX_BYTES and one not in (b".", b"..") and b"\0" not in one for one in names)
 
 
 def _json(data: Mapping[str, Any]) -> bytes:
@@ -229,7 +253,7 @@ def _json(data: Mapping[str, Any]) -> bytes:
 
 def _parse(run: str, step: int | None, body: bytes) -> dict[str, Any]:
     try:
-        data = json.loads(body)
+        data = from_json(body)
     except ValueError as problem:
         raise CorruptCheckpoint(run, step, f"it is not JSON ({problem})") from problem
     if not isinstance(data, dict):

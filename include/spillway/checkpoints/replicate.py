@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass
 
-from spillway.checkpoints.layout import CommittedStep, Head
+from spillway.checkpoints.claims import claim_parts, drop_claim
+from spillway.checkpoints.history import copy_pruned
+from spillway.checkpoints.layout import CommittedStep, Head, decode_manifest
 from spillway.checkpoints.store import CheckpointStore
-from spillway.errors import CorruptCheckpoint, DigestMismatch, Fenced, ForeignCheckpoint, Missing
+from spillway.errors import CorruptCheckpoint, DigestMismatch, Fenced, ForeignCheckpoint, Missing, SpillwayError
 
 _log = logging.getLogger(__name__)
 
@@ -17,8 +20,8 @@ class ReplicationReport:
     """What one run of it did. ``bytes_copied`` counts parts that were sent, not those the destination had.
 
     ``newest_step`` is the destination's afterwards, None where it has none. ``rejected`` are steps whose bytes are not
-    valid at the source. ``owner`` is the newer attempt that owns the run at the destination, where that is why nothing
-    was copied; None otherwise.
+    valid at the source, and why the losses of pruned ones were not copied. ``owner`` is the newer attempt that owns the
+    run at the destination, where that is why nothing was copied; None otherwise.
     """
 
     steps_copied: int
@@ -28,23 +31,36 @@ class ReplicationReport:
     owner: int | None = None
 
 
-def replicate(source: CheckpointStore, destination: CheckpointStore) -> ReplicationReport:
+def replicate(
+    source: CheckpointStore,
+    destination: CheckpointStore,
+    expect: Callable[[int], None] = lambda size_bytes: None,
+    *,
+    before_change: Callable[[], None] = lambda: None,
+) -> ReplicationReport:
     """Copy the steps that are newer than the destination's newest, oldest first, each committed before the next.
 
     Stopping anywhere loses nothing: what was copied is whole, and the next call goes on from there. A run that a newer
     attempt owns at the destination is left alone: its steps replace those that the source still has.
+
+    Args:
+        expect: told how many bytes are to be sent, before they are.
+        before_change: called where there is a step to copy; nothing is changed if it raises.
     """
     head, there = source.head(), destination.head()
     newest = None if there is None else there.newest
     if head is None:
         return ReplicationReport(steps_copied=0, bytes_copied=0, newest_step=None if newest is None else newest.step)
+    wanted = _newer(head, newest)
+    if wanted:
+        before_change()
     steps_copied, bytes_copied, rejected = 0, 0, []
     try:
         if there is not None:
             there = destination.fence(head.attempt)
-        for entry in _newer(head, newest):
+        for entry in wanted:
             try:
-                bytes_copied += _copy(source, destination, entry, owner=head.attempt)
+                bytes_copied += _copy(source, destination, entry, expect, owner=head.attempt)
             except (CorruptCheckpoint, ForeignCheckpoint) as problem:
                 rejected.append(str(problem))
                 continue
@@ -53,6 +69,7 @@ def replicate(source: CheckpointStore, destination: CheckpointStore) -> Replicat
         owner: int | None = fenced.owner
     else:
         owner = None
+        rejected += _losses(source, destination)
     _log.info("run %s: %d steps, %d bytes copied to %s", source.run, steps_copied, bytes_copied, destination.store.name)
     return ReplicationReport(
         steps_copied=steps_copied,
@@ -63,17 +80,35 @@ def replicate(source: CheckpointStore, destination: CheckpointStore) -> Replicat
     )
 
 
+def _losses(source: CheckpointStore, destination: CheckpointStore) -> list[str]:
+    """Copy what is left of pruned steps; gives why that was not possible, for steps matter more. The next call does."""
+    try:
+        copy_pruned(source, destination)
+    except SpillwayError as problem:
+        return [f"losses of pruned steps: {problem}"]
+    return []
+
+
 def _newer(head: Head, newest: CommittedStep | None) -> list[CommittedStep]:
     return [entry for entry in head.committed if newest is None or entry.age_order > newest.age_order]
 
 
-def _copy(source: CheckpointStore, destination: CheckpointStore, entry: CommittedStep, *, owner: int) -> int:
+def _copy(
+    source: CheckpointStore,
+    destination: CheckpointStore,
+    entry: CommittedStep,
+    expect: Callable[[int], None],
+    *,
+    owner: int,
+) -> int:
     """Copy one step, its parts first; gives the bytes that were sent."""
     body = source.manifest_body(entry)
-    manifest = source.manifest(entry)
+    manifest = decode_manifest(source.run, entry.step, entry.attempt, body)
+    claim_parts(destination.store, destination.run, manifest.parts, step=entry.step, attempt=entry.attempt)
     try:
-        sent = sum(destination.parts.receive(part, source.parts) for part in manifest.parts)
+        sent = destination.parts.receive(manifest.parts, source.parts, expect)
     except (DigestMismatch, Missing) as problem:
         raise CorruptCheckpoint(source.run, entry.step, str(problem)) from problem
     destination.adopt(entry, body, owner=owner)
+    drop_claim(destination.store, destination.run, entry.step, entry.attempt)
     return sent

@@ -1,20 +1,21 @@
 """A run's checkpoints on an object store: fence, commit, resume point, restore.
 
-A commit writes parts, then the manifest, then moves HEAD. Only the last counts, and it is one compare-and-set on the
-object that also names the owner: so at every instant at most one attempt can commit, a crash between any two writes
-leaves nothing that a reader sees, and doing it again completes it.
+A commit claims its parts, sends them, writes the manifest, then moves HEAD. Only the last counts, and it is one
+compare-and-set on the object that also names the owner: so at every instant at most one attempt can commit, a crash
+between any two writes leaves nothing that a reader sees, and doing it again completes it.
 """
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from spillway.checkpoints.claims import claim_parts, drop_claim
 from spillway.checkpoints.head import move_head, read_head
 from spillway.checkpoints.layout import (
     CommittedStep,
@@ -27,7 +28,7 @@ from spillway.checkpoints.layout import (
     same_content,
     sha256_of,
 )
-from spillway.checkpoints.parts import PartStore
+from spillway.checkpoints.parts import Body, PartStore, measure
 from spillway.errors import (
     CheckpointConflict,
     CorruptCheckpoint,
@@ -37,7 +38,7 @@ from spillway.errors import (
     NoValidCheckpoint,
     PreconditionFailed,
 )
-from spillway.model import CheckpointManifest
+from spillway.model import CheckpointManifest, CheckpointPart
 from spillway.stores.base import ObjectStore, read_all
 
 _log = logging.getLogger(__name__)
@@ -62,11 +63,11 @@ class ResumePoint:
 
 
 class CheckpointStore:
-    """The checkpoints of one run in one bucket."""
+    """The checkpoints of one run in one bucket; ``parts`` is the same bucket where its parts are read otherwise."""
 
-    def __init__(self, store: ObjectStore, run: str) -> None:
+    def __init__(self, store: ObjectStore, run: str, *, parts: ObjectStore | None = None) -> None:
         self.store, self.run = store, run
-        self.parts = PartStore(store, run)
+        self.parts = PartStore(parts or store, run)
 
     # -- ownership ----------------------------------------------------------------------------------------------------
 
@@ -102,7 +103,7 @@ class CheckpointStore:
         step: int,
         attempt: int,
         world_size: int,
-        parts: Mapping[str, bytes | Path],
+        parts: Mapping[str, Body],
         data_cursor: Mapping[str, Any],
         metrics: Mapping[str, Any],
         now: datetime,
@@ -112,10 +113,10 @@ class CheckpointStore:
         Raises:
             Fenced: another attempt owns the run; nothing became visible.
             CheckpointConflict: this step was written with other content, or the attempt has committed a later one.
+            Missing: a part that another rank sent is not there.
         """
         began = time.monotonic()
-        self._owned(self.head(), attempt)
-        stored = tuple(self.parts.add(name, body) for name, body in parts.items())
+        stored = self.send(step=step, attempt=attempt, parts=parts)
         manifest, body = self._write_manifest(
             CheckpointManifest(
                 run=self.run,
@@ -130,9 +131,23 @@ class CheckpointStore:
         )
         entry = CommittedStep(step=step, attempt=attempt, sha256=sha256_of(body))
         move_head(self.store, self.run, lambda head: self._append(self._owned(head, attempt), entry))
+        shared = any(isinstance(body, CheckpointPart) for body in parts.values())
+        drop_claim(self.store, self.run, step, attempt, of_all_ranks=shared)
         seconds = time.monotonic() - began
         _log.info("run %s: committed step %d, %d bytes in %.2f s", self.run, step, manifest.size_bytes, seconds)
         return manifest
+
+    def send(self, *, step: int, attempt: int, parts: Mapping[str, Body], rank: int = 0) -> tuple[CheckpointPart, ...]:
+        """Send parts of a step that rank 0 is to commit; until it has, no reader sees and no sweep takes them.
+
+        Raises:
+            Fenced: another attempt owns the run; nothing was sent.
+        """
+        self._owned(self.head(), attempt)
+        stored = measure(parts)
+        claim_parts(self.store, self.run, stored, step=step, attempt=attempt, rank=rank)
+        self.parts.add(stored, parts)
+        return stored
 
     def adopt(self, entry: CommittedStep, body: bytes, *, owner: int) -> Head:
         """Commit a step that another store committed, and hand the run to ``owner``; its parts must be here already.
@@ -141,7 +156,7 @@ class CheckpointStore:
             Fenced: a newer attempt than ``owner`` owns the run here.
         """
         key = manifest_key(self.run, entry.step, entry.attempt)
-        if self._put_once(key, body) != body:
+        if self.put_once(key, body) != body:
             problem = f"{self.store.name}: {key} holds another content of that step"
             raise CheckpointConflict(self.run, step=entry.step, attempt=entry.attempt, problem=problem)
 
@@ -167,14 +182,18 @@ class CheckpointStore:
             CorruptCheckpoint: it is missing, or its bytes are not the ones that were committed.
             ForeignCheckpoint: it is of another run.
         """
-        return self._decode(entry, self.manifest_body(entry))
+        return decode_manifest(self.run, entry.step, entry.attempt, self.manifest_body(entry))
 
     def manifest_body(self, entry: CommittedStep) -> bytes:
-        """The manifest's bytes as stored; raises CorruptCheckpoint where they are missing."""
+        """The manifest's bytes, verified; raises CorruptCheckpoint where they are missing or other ones."""
         try:
-            return read_all(self.store, manifest_key(self.run, entry.step, entry.attempt))
+            body = read_all(self.store, manifest_key(self.run, entry.step, entry.attempt))
         except Missing as missing:
             raise CorruptCheckpoint(self.run, entry.step, "its manifest is missing") from missing
+        if (seen := sha256_of(body)) != entry.sha256:
+            problem = f"its manifest has sha256 {seen}, HEAD committed {entry.sha256}"
+            raise CorruptCheckpoint(self.run, entry.step, problem)
+        return body
 
     def committed_manifest(self, key: str) -> CheckpointManifest:
         """The manifest of this key, if it is a committed one of this run.
@@ -206,7 +225,7 @@ class CheckpointStore:
             except CorruptCheckpoint as corrupt:
                 rejected.append(f"step {entry.step} of attempt {entry.attempt}: {corrupt.problem}")
                 continue
-            problems = [found for part in manifest.parts if (found := self.parts.problem(part))]
+            problems = self.parts.problems(manifest.parts)
             if not problems:
                 return ResumePoint(manifest=manifest, rejected=tuple(rejected))
             rejected.append(f"step {entry.step} of attempt {entry.attempt}: {'; '.join(problems)}")
@@ -223,24 +242,26 @@ class CheckpointStore:
         except (Missing, DigestMismatch) as problem:
             raise CorruptCheckpoint(self.run, manifest.step, str(problem)) from problem
 
-    def restore(self, manifest: CheckpointManifest, into: Path) -> None:
-        """Write every part under ``into`` by its name, verified; each file appears whole or not at all.
+    def restore(self, manifest: CheckpointManifest, into: Path, *, names: Collection[str] | None = None) -> None:
+        """Make every part, or those of these names, a file under ``into``, verified; each appears whole or not at all.
+
+        Files that have its bytes already stay as they are.
 
         Raises:
             CorruptCheckpoint: a part is missing or damaged.
             StoreFull: the disk has no room.
         """
-        for part in manifest.parts:
-            try:
-                self.parts.write_file(part, into / part.name)
-            except (Missing, DigestMismatch) as problem:
-                raise CorruptCheckpoint(self.run, manifest.step, str(problem)) from problem
+        try:
+            wanted = [part for part in manifest.parts if names is None or part.name in names]
+            self.parts.write_files(wanted, into)
+        except (Missing, DigestMismatch) as problem:
+            raise CorruptCheckpoint(self.run, manifest.step, str(problem)) from problem
 
     # -- inside -------------------------------------------------------------------------------------------------------
 
     def _owned(self, head: Head | None, attempt: int) -> Head:
         if head is None:
-            fix = f"fence(attempt={attempt}) makes the attempt the run's owner before it is launched"
+            fix = "it is written before an attempt is launched and never removed: restore it, or start a new run"
             raise Missing("object", head_key(self.run), self.store.name, fix=fix)
         if head.attempt != attempt:
             raise Fenced(self.run, attempt=attempt, owner=head.attempt, where=self.store.name)
@@ -259,23 +280,17 @@ class CheckpointStore:
     def _write_manifest(self, manifest: CheckpointManifest) -> tuple[CheckpointManifest, bytes]:
         """Store the manifest once; a retry adopts the one that is there, with the moment it was first written."""
         key = manifest_key(self.run, manifest.step, manifest.attempt)
-        body = self._put_once(key, encode_manifest(manifest))
+        body = self.put_once(key, encode_manifest(manifest))
         stored = decode_manifest(self.run, manifest.step, manifest.attempt, body)
         if not same_content(stored, manifest):
             problem = f"{self.store.name}: {key} holds another content of that step"
             raise CheckpointConflict(self.run, step=manifest.step, attempt=manifest.attempt, problem=problem)
         return stored, body
 
-    def _put_once(self, key: str, body: bytes) -> bytes:
+    def put_once(self, key: str, body: bytes) -> bytes:
         """Store the bytes where there are none; gives what is there afterwards."""
         try:
             self.store.put(key, body, size_bytes=len(body), sha256=sha256_of(body), if_absent=True)
         except PreconditionFailed:
             return read_all(self.store, key)
         return body
-
-    def _decode(self, entry: CommittedStep, body: bytes) -> CheckpointManifest:
-        if (seen := sha256_of(body)) != entry.sha256:
-            problem = f"its manifest has sha256 {seen}, HEAD committed {entry.sha256}"
-            raise CorruptCheckpoint(self.run, entry.step, problem)
-        return decode_manifest(self.run, entry.step, entry.attempt, body)

@@ -6,6 +6,8 @@ import json
 import math
 import re
 from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from email.utils import parsedate_to_datetime
 from typing import Any
 
 from spillway.clouds.facts import Json
@@ -32,8 +34,11 @@ class KubernetesApi:
     """Plain JSON from and to one API, through an ``ApiClient`` of the official client.
 
     Every method raises Unreachable (5xx, 429, no or no proper answer), AccessDenied (401, 403) or ApiRefusal. Nothing
-    is repeated: whoever polls decides when to ask again.
+    is repeated: whoever polls decides when to ask again. ``clock_ahead`` is how far the API's clock was ahead of the
+    one here at the last answer; None where a proxy left its header out.
     """
+
+    clock_ahead: timedelta | None = None
 
     def __init__(self, api_client: Any, *, endpoint: str) -> None:
         self.endpoint = endpoint
@@ -71,17 +76,13 @@ class KubernetesApi:
         """The answer as it was sent."""
         return bytes(self._answer(method, path, query, body=body, content_type=content_type).data)
 
-    def headers(self, method: str, path: str) -> Mapping[str, str]:
-        """The headers of the answer."""
-        answer = self._answer(method, path, None, body=None, content_type="application/json")
-        return dict(answer.headers)
-
     def _answer(
         self, method: str, path: str, query: Mapping[str, Any] | None, *, body: Json | None, content_type: str
     ) -> Any:
         from kubernetes.client.exceptions import ApiException
         from urllib3.exceptions import HTTPError
 
+        sent_at = datetime.now(UTC)
         try:
             answer = self._client.call_api(
                 path,
@@ -93,6 +94,7 @@ class KubernetesApi:
                 _preload_content=False,
                 _request_timeout=(CONNECT_SECONDS, READ_SECONDS),
             )
+            self.clock_ahead = clock_ahead(answer.headers.get("Date"), sent_at, datetime.now(UTC))
             answer.read(cache_content=True)  # within the try: the body may break off too
             return answer
         except ApiException as problem:
@@ -137,6 +139,22 @@ class KubernetesApi:
             pause = _retry_after_seconds(problem.headers)
             return Unreachable(self.endpoint, f"{request}: {status or 'TLS'} {text}", retry_after_seconds=pause)
         return ApiRefusal(self.endpoint, request, f"{status} {text}", status=status)
+
+
+def clock_ahead(date: str | None, sent_at: datetime, received_at: datetime) -> timedelta | None:
+    """How far a server's clock is ahead of the one here, at least, by its header Date, which is cut to the second.
+
+    It was written at some moment between the two of ours, so that a slow answer is not taken for a wrong clock.
+    """
+    try:
+        told = parsedate_to_datetime(date or "")
+    except ValueError:
+        return None
+    if told.tzinfo is None:
+        return None
+    if told > received_at:
+        return told - received_at
+    return min(told + timedelta(seconds=1) - sent_at, timedelta(0))
 
 
 def _message(problem: Any) -> str:

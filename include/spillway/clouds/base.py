@@ -12,6 +12,8 @@ from spillway.model import Cluster, ClusterState, PodState
 ATTEMPT_LABEL = "spillway.dev/attempt"
 RUN_LABEL = "spillway.dev/run"
 OWNED_LABEL = "spillway.dev/owned"
+INSTALLATION_LABEL = "spillway.dev/installation"
+"""Which ledger an object belongs to: several installations may share a cluster, even a namespace."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,13 +38,22 @@ class ClusterClient(Protocol):
         """Nodes and every pod that takes GPUs, of all namespaces, pending ones included."""
 
     def launch(self, manifest: Mapping[str, Any]) -> PodState:
-        """Create the pod, or adopt the one of that name that carries the same attempt label: twice gives one pod."""
+        """Create the pod, or adopt the one of that name, attempt and installation: twice gives one pod."""
 
-    def state(self, pod_name: str) -> PodState:
-        """The pod as it is now; phase GONE where there is none of that name."""
+    def state(self, pod_name: str, *, last_node: str | None = None) -> PodState:
+        """The pod as it is now; phase GONE where there is none of that name.
+
+        ``last_node`` is where it was seen: a pod that is gone no longer tells it, the node may still tell something.
+        """
 
     def stop(self, pod_name: str, *, grace: timedelta) -> None:
         """Ask the pod to end within the grace; a pod that is gone is a success."""
+
+    def remove(self, pod: PodState) -> None:
+        """Take an ended pod out of the API, with all that was created for it; only the one of that uid.
+
+        One that is gone, or replaced by another of its name, is a success.
+        """
 
     def logs(self, pod_name: str, *, since: datetime | None = None, tail: int | None = None) -> LogLines:
         """The trainer container's log from ``since``; empty where there is none yet."""
@@ -50,5 +61,5 @@ class ClusterClient(Protocol):
     def apply(self, objects: Sequence[Mapping[str, Any]]) -> None:
         """Create or update Secrets, ConfigMaps and Services to the given content."""
 
-    def owned(self) -> tuple[PodState, ...]:
-        """Every pod of the namespace that Spillway launched."""
+    def owned(self, installation: str | None) -> tuple[PodState, ...]:
+        """Every pod of the namespace that this installation launched; for None those that carry no installation."""

@@ -25,8 +25,13 @@ def pull_failure(events: Iterable[Json]) -> str | None:
 
 def eviction(events: Iterable[Json]) -> str | None:
     """Who of the platform took the pod away: the reason of the event that says so."""
-    taken = [event for event in events if event.get("reason") in _EVICTIONS]
+    taken = [event for event in events if event.get("reason") in _EVICTIONS and not _called_off(event)]
     return max(taken, key=_time)["reason"] if taken else None
+
+
+def _called_off(event: Json) -> bool:
+    """Whether the event says that the pod stays: its node lost the taint again, and the reason is the eviction's."""
+    return (event.get("message") or "").startswith("Cancelling")
 
 
 def _time(event: Json) -> str:

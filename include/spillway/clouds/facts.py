@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from decimal import Decimal
 from typing import Any
 
-from spillway.clouds.base import ATTEMPT_LABEL
+from spillway.clouds.base import ATTEMPT_LABEL, INSTALLATION_LABEL
+from spillway.clouds.quantities import quantity
 from spillway.model import NodePool, NodeState, PodPhase, PodState, PodUse
 
 Json = Mapping[str, Any]
@@ -25,6 +28,8 @@ _LEAVING_TAINTS = frozenset({
     "node.kubernetes.io/out-of-service",
     "aws-node-termination-handler/spot-itn",
 })  # fmt: skip
+MILLICORES, MEBIBYTES = Decimal(1000), 1 / Decimal(1 << 20)
+"""In a core, in a byte."""
 _PHASES = {
     "Pending": PodPhase.PENDING,
     "Running": PodPhase.RUNNING,
@@ -45,10 +50,30 @@ class NodeCondition:
     leaving: bool = False
 
 
-def node_state(node: Json, pools: Sequence[NodePool]) -> NodeState:
-    """The node, in the pool with the most specific selector that matches its labels."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Needs:
+    """CPU and memory that the scheduler sets aside."""
+
+    cpu_millicores: int = 0
+    memory_mib: int = 0
+
+    def __add__(self, other: Needs) -> Needs:
+        return Needs(
+            cpu_millicores=self.cpu_millicores + other.cpu_millicores, memory_mib=self.memory_mib + other.memory_mib
+        )
+
+
+NOTHING = Needs()
+
+
+def node_state(node: Json, pools: Sequence[NodePool], beside: Needs = NOTHING) -> NodeState:
+    """The node, in the pool with the most specific selector that matches its labels.
+
+    ``beside`` is what its pods without GPUs take.
+    """
     labels = node["metadata"].get("labels") or {}
     spec, status = node.get("spec") or {}, node.get("status") or {}
+    allocatable = status.get("allocatable") or {}
     matching = [pool for pool in pools if pool.node_selector.items() <= labels.items()]
     blocking = [
         taint
@@ -60,8 +85,28 @@ def node_state(node: Json, pools: Sequence[NodePool]) -> NodeState:
         pool=max(matching, key=lambda pool: len(pool.node_selector)).name if matching else None,
         ready=_condition(status, "Ready").get("status") == "True",
         schedulable=not spec.get("unschedulable") and not blocking,
-        allocatable_gpus=int((status.get("allocatable") or {}).get(GPU_RESOURCE, 0)),
+        allocatable_gpus=int(allocatable.get(GPU_RESOURCE, 0)),
+        driver=_labelled_version(labels, "driver"),
+        driver_cuda=_labelled_version(labels, "runtime"),
+        cpu_millicores=_left(allocatable, "cpu", MILLICORES, beside.cpu_millicores),
+        memory_mib=_left(allocatable, "memory", MEBIBYTES, beside.memory_mib),
     )
+
+
+def _left(allocatable: Json, resource: str, per_unit: Decimal, taken: int) -> int | None:
+    """Whole units that are left of the resource; None where the node does not say how much of it there is."""
+    if resource not in allocatable:
+        return None
+    return max(0, math.floor(quantity(allocatable[resource]) * per_unit) - taken)
+
+
+def _labelled_version(labels: Mapping[str, str], part: str) -> str | None:
+    """What GPU feature discovery found out of the node's driver, by its present labels or those of older releases."""
+    present = labels.get(f"nvidia.com/cuda.{part}-version.full")
+    if present:
+        return present
+    numbers = [labels.get(f"nvidia.com/cuda.{part}.{place}", "") for place in ("major", "minor")]
+    return ".".join(number for number in numbers if number) or None
 
 
 def node_condition(node: Json | None) -> NodeCondition:
@@ -79,36 +124,68 @@ def node_condition(node: Json | None) -> NodeCondition:
     )
 
 
-def pod_use(pod: Json) -> PodUse | None:
-    """What the pod takes, or None for one that takes no GPU or has ended."""
+def pod_use(pod: Json, *, namespace: str) -> PodUse | None:
+    """What the pod takes, or None for one that takes no GPU or has ended; ``namespace`` is where our own ones are.
+
+    An installation in another namespace may have an attempt of the same label.
+    """
     gpus = gpus_of(pod["spec"])
-    if not gpus or (pod.get("status") or {}).get("phase") in {"Succeeded", "Failed"}:
+    if not gpus or _over(pod):
         return None
-    metadata = pod["metadata"]
+    metadata, needs = pod["metadata"], needs_of(pod["spec"])
     return PodUse(
         name=metadata["name"],
         namespace=metadata["namespace"],
         gpus=gpus,
-        attempt=(metadata.get("labels") or {}).get(ATTEMPT_LABEL),
+        attempt=(metadata.get("labels") or {}).get(ATTEMPT_LABEL) if metadata["namespace"] == namespace else None,
         node=pod["spec"].get("nodeName"),
+        cpu_millicores=needs.cpu_millicores,
+        memory_mib=needs.memory_mib,
     )
 
 
+def needs_without_gpus(pods: Iterable[Json]) -> Mapping[str, Needs]:
+    """What pods that take no GPUs set aside, by the name of their node."""
+    taken: dict[str, Needs] = {}
+    for pod in pods:
+        node = pod["spec"].get("nodeName")
+        if node is not None and not _over(pod) and not gpus_of(pod["spec"]):
+            taken[node] = taken.get(node, NOTHING) + needs_of(pod["spec"])
+    return taken
+
+
 def gpus_of(spec: Json) -> int:
-    """The GPUs that the scheduler sets aside: all containers together, or the neediest moment of their start."""
-    running = peak = 0
+    """The GPUs that the scheduler sets aside."""
+    return math.ceil(_set_aside(spec, GPU_RESOURCE))
+
+
+def needs_of(spec: Json) -> Needs:
+    """The CPU and memory that the scheduler sets aside, rounded up, the overhead of the pod's sandbox included."""
+    overhead = spec.get("overhead") or {}
+    cpu, memory = (_set_aside(spec, name) + quantity(overhead.get(name, 0)) for name in ("cpu", "memory"))
+    return Needs(cpu_millicores=math.ceil(cpu * MILLICORES), memory_mib=math.ceil(memory * MEBIBYTES))
+
+
+def _over(pod: Json) -> bool:
+    return (pod.get("status") or {}).get("phase") in {"Succeeded", "Failed"}
+
+
+def _set_aside(spec: Json, resource: str) -> Decimal:
+    """All containers together, or the neediest moment of their start."""
+    running = peak = Decimal(0)
     for container in spec.get("initContainers") or ():
         if container.get("restartPolicy") == "Always":
-            running += _container_gpus(container)
+            running += _requested(container, resource)
             peak = max(peak, running)
         else:
-            peak = max(peak, running + _container_gpus(container))
-    return max(peak, running + sum(_container_gpus(container) for container in spec["containers"]))
+            peak = max(peak, running + _requested(container, resource))
+    return max(peak, running + sum(_requested(container, resource) for container in spec["containers"]))
 
 
 def pod_state(pod: Json, node: NodeCondition | None, *, cluster: str) -> PodState:
     """The pod's facts; ``node`` is None where it has none yet."""
     metadata, spec, status = pod["metadata"], pod["spec"], pod.get("status") or {}
+    labels = metadata.get("labels") or {}
     container = _deciding_container(status)
     state = container.get("state") or {}
     ended, waits = state.get("terminated") or {}, state.get("waiting") or {}
@@ -140,7 +217,8 @@ def pod_state(pod: Json, node: NodeCondition | None, *, cluster: str) -> PodStat
         scheduled=bool(spec.get("nodeName")),
         started_at=moment((state.get("running") or ended).get("startedAt")),
         finished_at=moment(ended.get("finishedAt")),
-        attempt=(metadata.get("labels") or {}).get(ATTEMPT_LABEL),
+        attempt=labels.get(ATTEMPT_LABEL),
+        installation=labels.get(INSTALLATION_LABEL),
     )
 
 
@@ -177,6 +255,9 @@ def _condition(status: Json, kind: str) -> Json:
     return next((item for item in conditions if item["type"] == kind), {})
 
 
-def _container_gpus(container: Json) -> int:
+def _requested(container: Json, resource: str) -> Decimal:
+    """What the container requests; a limit without a request is its request, and of devices the limit counts."""
     resources = container.get("resources") or {}
-    return int({**(resources.get("requests") or {}), **(resources.get("limits") or {})}.get(GPU_RESOURCE, 0))
+    limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
+    asked = {**requests, **limits} if "/" in resource else {**limits, **requests}
+    return quantity(asked.get(resource, 0))

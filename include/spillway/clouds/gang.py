@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from spillway.clouds.base import ATTEMPT_LABEL
-from spillway.clouds.facts import Json
+from spillway.clouds.base import ATTEMPT_LABEL, INSTALLATION_LABEL
+from spillway.clouds.facts import Json, moment
 from spillway.model import PodPhase, PodState
 
 COMPLETION_INDEX = "batch.kubernetes.io/job-completion-index"
@@ -60,6 +60,29 @@ def headless_service(job: Json) -> Mapping[str, Any]:
             "selector": {ATTEMPT_LABEL: metadata["labels"][ATTEMPT_LABEL]},
         },
     }
+
+
+def job_state(job: Json, *, cluster: str) -> PodState:
+    """The state of a gang none of whose pods is there: not yet, or no more where its Job has ended.
+
+    Its pods took along when their trainers began, so an ended one began when its Job did.
+    """
+    metadata, status = job["metadata"], job.get("status") or {}
+    labels = metadata.get("labels") or {}
+    true = {item["type"]: item for item in status.get("conditions") or () if item["status"] == "True"}
+    phase = PodPhase.SUCCEEDED if "Complete" in true else PodPhase.FAILED if "Failed" in true else PodPhase.PENDING
+    ended = true.get("Complete") or true.get("Failed")
+    return PodState(
+        name=metadata["name"],
+        phase=phase,
+        cluster=cluster,
+        uid=metadata["uid"],
+        created_at=moment(metadata["creationTimestamp"]),
+        started_at=moment(status.get("startTime")) if ended else None,
+        finished_at=moment(ended.get("lastTransitionTime")) if ended else None,
+        attempt=labels.get(ATTEMPT_LABEL),
+        installation=labels.get(INSTALLATION_LABEL),
+    )
 
 
 def gang_state(name: str, uid: str, pods: Sequence[PodState]) -> PodState:

@@ -7,40 +7,37 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from email.utils import parsedate_to_datetime
 from typing import Any
 
 from spillway.clouds.api import ApiRefusal, KubernetesApi
-from spillway.clouds.base import ATTEMPT_LABEL, OWNED_LABEL, LogLines
+from spillway.clouds.base import ATTEMPT_LABEL, INSTALLATION_LABEL, OWNED_LABEL, LogLines
 from spillway.clouds.events import eviction, pull_failure
 from spillway.clouds.facts import (
+    NOTHING,
     TRAINER_CONTAINER,
     Json,
     NodeCondition,
-    moment,
+    needs_without_gpus,
     node_condition,
     node_state,
     pod_state,
     pod_use,
 )
-from spillway.clouds.gang import COMPLETION_INDEX, gang_state, headless_service
+from spillway.clouds.gang import COMPLETION_INDEX, gang_state, headless_service, job_state
 from spillway.clouds.logs import new_lines
+from spillway.clouds.objects import put_object
+from spillway.clouds.rights import Right, missing_rights
 from spillway.errors import AccessDenied, ConfigError, LaunchRefused, Missing
 from spillway.model import Cluster, ClusterState, PodPhase, PodState
 
 LOG_BYTES = 4 << 20
 """The most that one call gives; the rest comes with the next one."""
 
-_COLLECTIONS = {"Secret": "secrets", "ConfigMap": "configmaps", "Service": "services"}
-_MERGE_PATCH = "application/merge-patch+json"
 _log = logging.getLogger(__name__)
 
 
 class KubernetesCluster:
-    """A ``ClusterClient`` on the official client.
-
-    ``state`` remembers on which node each pod was last seen, because a pod that is gone no longer says so.
-    """
+    """A ``ClusterClient`` on the official client."""
 
     def __init__(self, *, cluster: Cluster, api_client: Any) -> None:
         self._cluster = cluster
@@ -49,18 +46,24 @@ class KubernetesCluster:
             "Pod": f"/api/v1/namespaces/{cluster.namespace}/pods",
             "Job": f"/apis/batch/v1/namespaces/{cluster.namespace}/jobs",
         }
-        self._last_node: dict[str, str] = {}
 
     @property
     def cluster(self) -> Cluster:
         return self._cluster
 
     def describe(self) -> ClusterState:
-        nodes = [node_state(node, self._cluster.pools) for node in self._api.items("/api/v1/nodes")]
+        nodes = self._api.items("/api/v1/nodes")
         live = {"fieldSelector": "status.phase!=Succeeded,status.phase!=Failed"}
-        uses = [pod_use(pod) for pod in self._api.items("/api/v1/pods", live)]
+        pods = self._api.items("/api/v1/pods", live)
+        beside = needs_without_gpus(pods)
+        uses = [pod_use(pod, namespace=self._cluster.namespace) for pod in pods]
         return ClusterState(
-            cluster=self._cluster, nodes=tuple(nodes), pods=tuple(use for use in uses if use is not None)
+            cluster=self._cluster,
+            nodes=tuple(
+                node_state(node, self._cluster.pools, beside.get(node["metadata"]["name"], NOTHING)) for node in nodes
+            ),
+            pods=tuple(use for use in uses if use is not None),
+            clock_ahead=self.clock_ahead,
         )
 
     def launch(self, manifest: Mapping[str, Any]) -> PodState:
@@ -75,13 +78,13 @@ class KubernetesCluster:
             if refusal.status != 409:
                 problem = f"cluster '{self._cluster.name}' refused {kind} '{name}': {refusal.problem}"
                 raise LaunchRefused(problem) from refusal
-            created = self._adopt(kind, name, manifest["metadata"]["labels"][ATTEMPT_LABEL])
+            created = self._adopt(kind, name, manifest["metadata"]["labels"])
         if kind == "Pod":
             return self._with_node(created)
         self.apply([headless_service(created)])
         return self.state(name)
 
-    def state(self, pod_name: str) -> PodState:
+    def state(self, pod_name: str, *, last_node: str | None = None) -> PodState:
         pod = self._find(f"{self._paths['Pod']}/{pod_name}")
         if pod is not None:
             return self._with_node(pod)
@@ -89,20 +92,8 @@ class KubernetesCluster:
         members = self._gang(pod_name)
         if members:
             uid = members[0]["metadata"]["ownerReferences"][0]["uid"]
-            state = gang_state(pod_name, uid, [self._with_node(member) for member in members])
-            if state.node:
-                self._last_node[pod_name] = state.node
-            return state
-        if job is not None:
-            return PodState(
-                name=pod_name,
-                phase=PodPhase.PENDING,
-                cluster=self._cluster.name,
-                uid=job["metadata"]["uid"],
-                created_at=moment(job["metadata"]["creationTimestamp"]),
-                attempt=pod_name,
-            )
-        return self._gone(pod_name)
+            return gang_state(pod_name, uid, [self._with_node(member) for member in members])
+        return self._gone(pod_name, last_node) if job is None else job_state(job, cluster=self._cluster.name)
 
     def stop(self, pod_name: str, *, grace: timedelta) -> None:
         """As the protocol says; the pods of a gang have the grace that they were built with."""
@@ -110,6 +101,15 @@ class KubernetesCluster:
         seconds = max(1, math.ceil(grace.total_seconds()))
         if not self._delete(f"{self._paths['Pod']}/{pod_name}", {"gracePeriodSeconds": seconds}):
             self._delete(f"{self._paths['Job']}/{pod_name}", {"propagationPolicy": "Background"})
+
+    def remove(self, pod: PodState) -> None:
+        only = {"preconditions": {"uid": pod.uid}, "propagationPolicy": "Background"}
+        try:
+            if not self._delete(f"{self._paths['Pod']}/{pod.name}", body=only):
+                self._delete(f"{self._paths['Job']}/{pod.name}", body=only)
+        except ApiRefusal as refusal:
+            if refusal.status != 409:
+                raise
 
     def logs(self, pod_name: str, *, since: datetime | None = None, tail: int | None = None) -> LogLines:
         query: dict[str, Any] = {"container": TRAINER_CONTAINER, "timestamps": "true"}
@@ -139,13 +139,20 @@ class KubernetesCluster:
 
     def apply(self, objects: Sequence[Mapping[str, Any]]) -> None:
         for item in objects:
-            self._apply_one(item)
+            try:
+                put_object(self._api, self._cluster.namespace, item)
+            except ApiRefusal as refusal:
+                if refusal.status == 404:
+                    raise self._no_namespace() from refusal
+                raise
 
-    def owned(self) -> tuple[PodState, ...]:
+    def owned(self, installation: str | None) -> tuple[PodState, ...]:
+        whose = f"!{INSTALLATION_LABEL}" if installation is None else f"{INSTALLATION_LABEL}={installation}"
+        ours = {"labelSelector": f"{OWNED_LABEL}=true,{whose}"}
         nodes = {node["metadata"]["name"]: node_condition(node) for node in self._api.items("/api/v1/nodes")}
         gangs: dict[str, list[PodState]] = {}
         owned = []
-        for pod in self._api.items(self._paths["Pod"], {"labelSelector": f"{OWNED_LABEL}=true"}):
+        for pod in self._api.items(self._paths["Pod"], ours):
             name = pod["spec"].get("nodeName")
             condition = nodes.get(name, NodeCondition(exists=False)) if name else None
             state = pod_state(pod, condition, cluster=self._cluster.name)
@@ -154,24 +161,32 @@ class KubernetesCluster:
                 gangs.setdefault(job[0]["uid"], []).append(state)
             else:
                 owned.append(state)
-        return (*owned, *(gang_state(str(pods[0].attempt), uid, pods) for uid, pods in gangs.items()))
+        owned += [gang_state(str(pods[0].attempt), uid, pods) for uid, pods in gangs.items()]
+        jobs = self._readable(self._paths["Job"], ours)
+        owned += [job_state(job, cluster=self._cluster.name) for job in jobs if job["metadata"]["uid"] not in gangs]
+        return tuple(owned)
 
     def namespace_exists(self) -> bool:
         return self._find(f"/api/v1/namespaces/{self._cluster.namespace}") is not None
 
-    def server_time(self) -> datetime | None:
-        """The API's clock, to the second; None where a proxy left its header out."""
-        written = self._api.headers("GET", "/version").get("Date")
-        return parsedate_to_datetime(written) if written else None
+    def missing_rights(self) -> tuple[Right, ...] | None:
+        """What the Connection's identity lacks; None where the API does not answer such questions."""
+        return missing_rights(self._api, self._cluster.namespace)
 
-    def _adopt(self, kind: str, name: str, attempt: str) -> Json:
+    @property
+    def clock_ahead(self) -> timedelta | None:
+        """How far the API's clock was ahead of the one here at its last answer; None where it did not say."""
+        return self._api.clock_ahead
+
+    def _adopt(self, kind: str, name: str, wanted: Mapping[str, str]) -> Json:
         found: Json = self._api.json("GET", f"{self._paths[kind]}/{name}")
         labels = found["metadata"].get("labels") or {}
-        if labels.get(ATTEMPT_LABEL) != attempt:
+        if any(labels.get(key) != wanted[key] for key in (ATTEMPT_LABEL, INSTALLATION_LABEL)):
             raise LaunchRefused(
                 f"cluster '{self._cluster.name}' already has a {kind} '{name}' in namespace "
                 f"'{self._cluster.namespace}' (uid {found['metadata']['uid']}, labels {labels}) that is not of attempt "
-                f"'{attempt}'; it was left alone: remove it, or give the run another name"
+                f"'{wanted[ATTEMPT_LABEL]}' of installation '{wanted[INSTALLATION_LABEL]}'; it was left alone: remove "
+                "it, or give the run another name"
             )
         return found
 
@@ -184,10 +199,10 @@ class KubernetesCluster:
             raise
         return found
 
-    def _delete(self, path: str, options: Mapping[str, Any]) -> bool:
+    def _delete(self, path: str, options: Mapping[str, Any] | None = None, *, body: Json | None = None) -> bool:
         """Whether there was such an object."""
         try:
-            self._api.json("DELETE", path, options)
+            self._api.json("DELETE", path, options, body=body)
         except ApiRefusal as refusal:
             if refusal.status == 404:
                 return False
@@ -200,9 +215,8 @@ class KubernetesCluster:
         pods = self._api.items(self._paths["Pod"], {"labelSelector": labels})
         return [pod for pod in pods if pod["metadata"].get("ownerReferences")]
 
-    def _gone(self, pod_name: str) -> PodState:
+    def _gone(self, pod_name: str, node: str | None) -> PodState:
         """What is known of a pod that ended between two looks: its events say whether the platform took it away."""
-        node = self._last_node.get(pod_name)
         last = self._node(node) if node else None
         return PodState(
             name=pod_name,
@@ -218,8 +232,6 @@ class KubernetesCluster:
 
     def _with_node(self, pod: Json) -> PodState:
         node = pod["spec"].get("nodeName")
-        if node:
-            self._last_node[pod["metadata"]["name"]] = node
         state = pod_state(pod, self._node(node) if node else None, cluster=self._cluster.name)
         if state.container_reason == "ImagePullBackOff" and state.container_message.endswith('"'):
             return self._with_pull_error(state)
@@ -234,35 +246,16 @@ class KubernetesCluster:
         return replace(state, container_message=f"{state.container_message}: {why}") if why else state
 
     def _events(self, pod_name: str) -> list[Json]:
-        """The pod's events; none where the cluster does not let them be read."""
         query = {"fieldSelector": f"involvedObject.kind=Pod,involvedObject.name={pod_name}"}
-        try:
-            return self._api.items(f"/api/v1/namespaces/{self._cluster.namespace}/events", query)
-        except AccessDenied as problem:
-            _log.warning("events of pod %s are unknown: %s", pod_name, problem)
-            return []
+        return self._readable(f"/api/v1/namespaces/{self._cluster.namespace}/events", query)
 
-    def _apply_one(self, item: Mapping[str, Any]) -> None:
-        kind, name = item["kind"], item["metadata"]["name"]
-        collection = f"/api/v1/namespaces/{self._cluster.namespace}/{_COLLECTIONS[kind]}"
-        for attempt in range(2):
-            try:
-                if kind == "Service":  # its address is assigned by the cluster and must stay
-                    self._api.json("PATCH", f"{collection}/{name}", body=item, content_type=_MERGE_PATCH)
-                else:
-                    self._api.json("PUT", f"{collection}/{name}", body=item)
-                return
-            except ApiRefusal as refusal:
-                if refusal.status != 404:
-                    raise
-            try:
-                self._api.json("POST", collection, body=item)
-                return
-            except ApiRefusal as refusal:
-                if refusal.status == 404:
-                    raise self._no_namespace() from refusal
-                if refusal.status != 409 or attempt:  # 409 once: somebody else created it just now
-                    raise
+    def _readable(self, path: str, query: Mapping[str, Any]) -> list[Json]:
+        """The list; empty where the cluster does not let it be read, and what it tells can be missed."""
+        try:
+            return self._api.items(path, query)
+        except AccessDenied as problem:
+            _log.warning("%s is not known: %s", path, problem)
+            return []
 
     def _no_namespace(self) -> Missing:
         return Missing("namespace", self._cluster.namespace, f"cluster '{self._cluster.name}'", fix="create it")

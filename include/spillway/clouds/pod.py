@@ -7,10 +7,11 @@ import json
 import math
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from spillway.clouds.base import ATTEMPT_LABEL, OWNED_LABEL, RUN_LABEL
+from spillway.clouds.base import ATTEMPT_LABEL, INSTALLATION_LABEL, OWNED_LABEL, RUN_LABEL
 from spillway.clouds.facts import GPU_RESOURCE, TOLERATED_TAINTS, TRAINER_CONTAINER
 from spillway.clouds.gang import gang_of
 from spillway.clouds.overrides import merge_overrides
@@ -22,31 +23,52 @@ FLUSH_MARGIN = timedelta(seconds=10)
 NODE_TOLERATION = timedelta(seconds=30)
 """How long a pod stays bound to a silent node before the control plane deletes it; Kubernetes waits five minutes."""
 
+CA_FILE = "ca.crt"
+"""What the certificates that vouch for a store are called, in their ConfigMap and in the pod."""
+
 _MANAGED_BY = {"app.kubernetes.io/managed-by": "spillway"}
 _DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _BY_DIGEST = re.compile(r"[^@\s]+/[^@\s]+@sha256:[0-9a-f]{64}")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodAccess:
+    """The objects of its namespace by which a pod reaches store and registry, by name.
+
+    ``store_secret``: its keys become the environment of the trainer.
+    ``store_ca`` and ``cache_ca``: ConfigMaps with the certificates that vouch for its store and for its cache's, each
+    for that one alone; None where the image knows them.
+    ``pull_secret``: what its node shows the registry.
+    """
+
+    store_secret: str
+    pull_secret: str
+    store_ca: str | None = None
+    cache_ca: str | None = None
+
+    @property
+    def certificates(self) -> Mapping[str, str]:
+        """The ConfigMaps by what they vouch for."""
+        named = {"store": self.store_ca, "cache": self.cache_ca}
+        return {what: name for what, name in named.items() if name is not None}
+
+
 def build_pod(
     *,
     attempt: Attempt,
+    installation: str,
     cluster: Cluster,
     image: str,
     environment: Mapping[str, str],
-    store_secret: str | None,
-    pull_secret: str | None,
+    access: PodAccess,
     measured_flush: timedelta | None = None,
 ) -> Mapping[str, Any]:
     """The pod of one attempt, the same one whenever it is built; of a job of several nodes, the Job of such pods.
 
-    The job's command is given as ``args``: the image's entrypoint stays process 1 and no shell keeps the stop signal
-    from the trainer.
-
     Args:
+        installation: the id of the ledger that the attempt is in.
         image: ``host/repository@sha256:...``; a tag is refused.
-        environment: of the platform; it wins over the job's own.
-        store_secret: Secret whose keys become the environment of the trainer; None where nodes carry an identity.
-        pull_secret: Secret for the registry; None where nodes may pull without one.
+        environment: of the trainer, all of it.
         measured_flush: how long the job's last checkpoints took; a shorter grace is raised to it and FLUSH_MARGIN.
     Raises:
         LaunchRefused: a name or image that Kubernetes cannot take.
@@ -54,22 +76,19 @@ def build_pod(
     """
     _check(attempt, image)
     job = attempt.job
-    pod = {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": attempt.label, "namespace": cluster.namespace, "labels": _labels(attempt)},
-        "spec": {
-            "restartPolicy": "Never",
-            "terminationGracePeriodSeconds": grace_seconds(job.grace, measured_flush),
-            "automountServiceAccountToken": False,
-            "enableServiceLinks": False,
-            "nodeSelector": dict(cluster.pool(attempt.candidate.pool).node_selector),
-            "tolerations": _tolerations(),
-            "imagePullSecrets": [{"name": pull_secret}] if pull_secret else [],
-            "containers": [_trainer(job, image, {**job.environment, **environment}, store_secret)],
-            "volumes": [{"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": _mebibytes(job.memory_gib / 2)}}],
-        },
+    spec = {
+        "restartPolicy": "Never",
+        "terminationGracePeriodSeconds": grace_seconds(job.grace, measured_flush),
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "nodeSelector": dict(cluster.pool(attempt.candidate.pool).node_selector),
+        "tolerations": _tolerations(),
+        "imagePullSecrets": [{"name": access.pull_secret}],
+        "containers": [_trainer(job, image, environment, access)],
+        "volumes": _volumes(job, access),
     }
+    metadata = {"name": attempt.label, "namespace": cluster.namespace, "labels": _labels(attempt, installation)}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
     merged = merge_overrides(pod, job.pod_overrides, job=job.name, container=TRAINER_CONTAINER)
     return merged if job.nodes == 1 else gang_of(merged, job.nodes)
 
@@ -80,17 +99,29 @@ def grace_seconds(declared: timedelta, measured_flush: timedelta | None) -> int:
     return math.ceil(max(declared, needed).total_seconds())
 
 
-def store_secret(name: str, namespace: str, environment: Mapping[str, str]) -> Mapping[str, Any]:
+def store_secret(name: str, namespace: str, environment: Mapping[str, str], *, installation: str) -> Mapping[str, Any]:
     """The Secret that carries the object store's credentials, a key for each variable of the environment."""
-    return _secret(name, namespace, "Opaque", environment)
+    return _secret(name, namespace, "Opaque", environment, installation)
 
 
-def pull_secret(name: str, namespace: str, *, host: str, username: str, password: str) -> Mapping[str, Any]:
+def store_ca(name: str, namespace: str, certificates: str, *, installation: str) -> Mapping[str, Any]:
+    """The ConfigMap with the certificates (PEM) that vouch for an object store."""
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": _metadata(name, namespace, installation),
+        "data": {CA_FILE: certificates},
+    }
+
+
+def pull_secret(
+    name: str, namespace: str, *, host: str, username: str, password: str, installation: str
+) -> Mapping[str, Any]:
     """The Secret that lets nodes pull from the registry ``host``."""
     token = base64.b64encode(f"{username}:{password}".encode()).decode()
     document = {"auths": {host: {"username": username, "password": password, "auth": token}}}
     text = json.dumps(document, sort_keys=True)
-    return _secret(name, namespace, "kubernetes.io/dockerconfigjson", {".dockerconfigjson": text})
+    return _secret(name, namespace, "kubernetes.io/dockerconfigjson", {".dockerconfigjson": text}, installation)
 
 
 def _check(attempt: Attempt, image: str) -> None:
@@ -109,8 +140,9 @@ def _check(attempt: Attempt, image: str) -> None:
         )
 
 
-def _labels(attempt: Attempt) -> dict[str, str]:
-    return {ATTEMPT_LABEL: attempt.label, RUN_LABEL: attempt.run, OWNED_LABEL: "true", **_MANAGED_BY}
+def _labels(attempt: Attempt, installation: str) -> dict[str, str]:
+    whose = {ATTEMPT_LABEL: attempt.label, RUN_LABEL: attempt.run, INSTALLATION_LABEL: installation}
+    return whose | {OWNED_LABEL: "true", **_MANAGED_BY}
 
 
 def _tolerations() -> list[dict[str, Any]]:
@@ -129,37 +161,54 @@ def _tolerations() -> list[dict[str, Any]]:
     ]
 
 
-def _trainer(job: JobSpec, image: str, environment: Mapping[str, str], store_secret: str | None) -> dict[str, Any]:
+def _trainer(job: JobSpec, image: str, environment: Mapping[str, str], access: PodAccess) -> dict[str, Any]:
+    """The container; its command is given as ``args``.
+
+    So the image's entrypoint stays process 1, and no shell keeps the stop signal from the trainer.
+    """
     gpus = str(job.gpus_per_node)
+    mounts: list[dict[str, Any]] = [{"name": "shm", "mountPath": "/dev/shm"}]  # noqa: S108 - the container's memory
+    for what in access.certificates:
+        folder = f"/etc/spillway/{what}"
+        environment = {**environment, f"SPILLWAY_{what.upper()}_CA_FILE": f"{folder}/{CA_FILE}"}
+        mounts.append({"name": f"{what}-ca", "mountPath": folder, "readOnly": True})
     return {
         "name": TRAINER_CONTAINER,
         "image": image,
         "imagePullPolicy": "IfNotPresent",
         "args": list(job.command),
         "env": [{"name": name, "value": environment[name]} for name in sorted(environment)],
-        "envFrom": [{"secretRef": {"name": store_secret}}] if store_secret else [],
+        "envFrom": [{"secretRef": {"name": access.store_secret}}],
         "resources": {
             "requests": {
-                "cpu": f"{math.ceil(job.cpu_cores * 1000)}m",
-                "memory": _mebibytes(job.memory_gib),
+                "cpu": f"{job.cpu_millicores}m",
+                "memory": f"{job.memory_mib}Mi",
                 GPU_RESOURCE: gpus,
             },
             "limits": {GPU_RESOURCE: gpus},
         },
-        "volumeMounts": [{"name": "shm", "mountPath": "/dev/shm"}],  # noqa: S108 - the shared memory of the container
+        "volumeMounts": mounts,
         "terminationMessagePolicy": "FallbackToLogsOnError",
     }
 
 
-def _mebibytes(gib: float) -> str:
-    return f"{math.ceil(gib * 1024)}Mi"
+def _volumes(job: JobSpec, access: PodAccess) -> list[dict[str, Any]]:
+    """What ``_trainer`` mounts."""
+    shared_memory = {"medium": "Memory", "sizeLimit": f"{math.ceil(job.memory_gib * 512)}Mi"}
+    volumes: list[dict[str, Any]] = [{"name": "shm", "emptyDir": shared_memory}]
+    volumes += [{"name": f"{what}-ca", "configMap": {"name": name}} for what, name in access.certificates.items()]
+    return volumes
 
 
-def _secret(name: str, namespace: str, kind: str, values: Mapping[str, str]) -> Mapping[str, Any]:
+def _secret(name: str, namespace: str, kind: str, values: Mapping[str, str], installation: str) -> Mapping[str, Any]:
     return {
         "apiVersion": "v1",
         "kind": "Secret",
-        "metadata": {"name": name, "namespace": namespace, "labels": dict(_MANAGED_BY)},
+        "metadata": _metadata(name, namespace, installation),
         "type": kind,
         "data": {key: base64.b64encode(value.encode()).decode() for key, value in values.items()},
     }
+
+
+def _metadata(name: str, namespace: str, installation: str) -> dict[str, Any]:
+    return {"name": name, "namespace": namespace, "labels": {INSTALLATION_LABEL: installation, **_MANAGED_BY}}

@@ -3,29 +3,29 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Collection
 
 from spillway.codec import encode
 from spillway.commands.console import Console
 from spillway.commands.installation import Installation, run_record
-from spillway.commands.parsing import Subcommands, at_least_one, command
-from spillway.errors import Missing
-from spillway.ledger import DecisionRecord
-from spillway.model import JobSpec
-from spillway.placement.explain import rows, table
-from spillway.placement.policy import place
+from spillway.commands.parsing import Parser, at_least_one, carried_out
+from spillway.errors import Missing, UnknownName
+from spillway.model import JobSpec, PlacementDecision, PlacementPolicy, Snapshot
+from spillway.placement.explain import clusters, inputs, needs_correction, rows, why_not
 from spillway.runs.admission import decide, snapshot
+from spillway.runs.explaining import Explained, explained, told
 from spillway.runs.planning import movement, verdict
 from spillway.runs.services import Services
 
 
-def register(commands: Subcommands) -> None:
-    """Add the command."""
-    text = "show where a job would run now and why, or decide a run's placements again from their stored inputs"
-    parser = command(commands, "explain", _explain, text, json=True)
+def register(parser: Parser) -> None:
+    """Add the words of the command."""
+    carried_out(parser, _explain, json=True)
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("job", nargs="?", metavar="JOB", help="a job file's name, or a path with a slash")
     what.add_argument("--run", help="explain the decisions that were taken for this run")
     parser.add_argument("--attempt", type=at_least_one, help="with --run: only the decision that placed this attempt")
+    parser.add_argument("--why-not", metavar="CLUSTER", help="say only why the job does not run there")
 
 
 def _explain(installation: Installation, console: Console, options: argparse.Namespace) -> int:
@@ -38,48 +38,69 @@ def _explain(installation: Installation, console: Console, options: argparse.Nam
 
 
 def _explain_now(services: Services, console: Console, job: JobSpec, options: argparse.Namespace) -> int:
-    """0 where the job would run or wait, 1 where nothing can ever hold it."""
+    """0 where the job would run or wait, 1 where nothing can ever hold it or only a correction lets it run."""
+    _require_cluster(options.why_not, services.configuration.clusters)
     with console.working("asking every cluster"):
-        decision = decide(services, job, snapshot(services))
+        seen = snapshot(services, job)
+        decision = decide(services, job, seen)
     if options.json:
-        console.data({"decision": encode(decision), "table": rows(decision)})
+        plain = _data(decision, job, seen, services.configuration.policy, options.why_not)
+        console.data({**plain, "table": rows(decision)})
+    elif options.why_not is not None:
+        console.say("\n".join(why_not(decision, options.why_not)))
     else:
-        console.say(verdict(decision))
-    if decision.chosen is not None and not options.json:
-        console.say(movement(services, job, decision.chosen.cluster))
-    return 0 if decision.possible else 1
+        console.say(verdict(services, job, seen, decision))
+        if decision.chosen is not None:
+            console.say(movement(services, job, decision.chosen.cluster))
+    return 0 if decision.possible and not needs_correction(decision) else 1
 
 
 def _explain_run(services: Services, console: Console, options: argparse.Namespace) -> int:
     """0 where every decision that is shown follows from its stored inputs, else 1."""
     record = run_record(services, options.run)
-    shown = _selected(services.ledger.decisions(record.run), record.run, options.attempt)
-    equal = [place(entry.job, entry.snapshot, entry.policy) == entry.decision for entry in shown]
+    shown = _selected(explained(services.ledger, record.run), record.run, options.attempt)
+    for entry in shown:
+        _require_cluster(options.why_not, clusters(entry.record.snapshot))
     if options.json:
-        console.data(
-            [
-                {"attempt": entry.attempt, "decision": encode(entry.decision), "rebuilt_equals_stored": same}
-                for entry, same in zip(shown, equal, strict=True)
-            ]
-        )
+        console.data([_plain(entry, options.why_not) for entry in shown])
     else:
-        for entry, same in zip(shown, equal, strict=True):
-            told = "equals the stored decision" if same else "DIFFERS from the stored decision"
-            console.say(f"{_title(entry)}\n{table(entry.decision)}\ndecided again from the stored inputs: {told}\n")
-    return 0 if all(equal) else 1
+        for entry in shown:
+            console.say(_told(entry, options.why_not))
+    return 0 if all(entry.rebuilt for entry in shown) else 1
 
 
-def _selected(records: tuple[DecisionRecord, ...], run: str, attempt: int | None) -> tuple[DecisionRecord, ...]:
-    """The decisions that placed an attempt, and the newest of those that found no place."""
-    placed = tuple(record for record in records if record.attempt is not None)
+def _selected(found: tuple[Explained, ...], run: str, attempt: int | None) -> tuple[Explained, ...]:
+    """All of them, or the one that placed the attempt."""
     if attempt is None:
-        return (*placed, *(record for record in records[-1:] if record.attempt is None))
-    wanted = tuple(record for record in placed if record.attempt == attempt)
-    if not wanted:
-        numbers = ", ".join(str(record.attempt) for record in placed) or "none"
+        return found
+    placed = {entry.record.attempt: entry for entry in found if entry.record.attempt is not None}
+    if attempt not in placed:
+        numbers = ", ".join(map(str, placed)) or "none"
         raise Missing("attempt", str(attempt), f"run '{run}'", fix=f"its attempts: {numbers}")
-    return wanted
+    return (placed[attempt],)
 
 
-def _title(record: DecisionRecord) -> str:
-    return "waiting" if record.attempt is None else f"attempt {record.attempt}"
+def _require_cluster(cluster: str | None, known: Collection[str]) -> None:
+    if cluster is not None and cluster not in known:
+        raise UnknownName("cluster", cluster, known)
+
+
+def _told(entry: Explained, cluster: str | None) -> str:
+    record = entry.record
+    if cluster is not None:
+        return "\n".join([entry.title, *why_not(record.decision, cluster), entry.follows, ""])
+    return "\n".join([entry.title, told(record), entry.follows, ""])
+
+
+def _plain(entry: Explained, cluster: str | None) -> dict[str, object]:
+    record = entry.record
+    plain = _data(record.decision, record.job, record.snapshot, record.policy, cluster)
+    return {"attempt": record.attempt, "rebuilt_equals_stored": entry.rebuilt, **plain}
+
+
+def _data(
+    decision: PlacementDecision, job: JobSpec, seen: Snapshot, policy: PlacementPolicy, cluster: str | None
+) -> dict[str, object]:
+    """What a program reads of a decision."""
+    asked = {} if cluster is None else {"why_not": why_not(decision, cluster)}
+    return {"decision": encode(decision), "inputs": inputs(job, seen, policy), **asked}

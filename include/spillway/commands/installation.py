@@ -10,15 +10,14 @@ from pathlib import Path
 from typing import TypeVar
 
 from spillway.config import Configuration, configuration_directory, job_file, jobs_directory, load, load_job
+from spillway.config.directories import CONNECTIONS_VARIABLE
 from spillway.connections import database_url
 from spillway.errors import ConfigError, Missing, UnknownName
 from spillway.ledger import RunRecord
 from spillway.model import Cluster, Dataset, JobSpec
 from spillway.runs.local import LEDGER_CONNECTION, connector, local_services
-from spillway.runs.services import Services
-from spillway.runs.sites import Connect
+from spillway.runs.services import Connect, Services
 
-CONNECTIONS_VARIABLE = "SPILLWAY_CONNECTIONS"
 LATEST_RUNS_NAMED = 5
 
 T = TypeVar("T")
@@ -46,7 +45,7 @@ class Installation:
 
     def services(self) -> Services:
         """What carrying out a run needs."""
-        return local_services(self.configuration_directory, self._connections())
+        return local_services(self.configuration_directory, self._connections(), self.jobs_directory)
 
     def job(self, name: str, datasets: Mapping[str, Dataset]) -> JobSpec:
         """The job of that name in the directory of job files, or of the file where ``name`` is a path with a slash."""
@@ -59,7 +58,7 @@ class Installation:
                 CONNECTIONS_VARIABLE,
                 "",
                 "is not set; expected the file that `airflow connections export --file-format json` writes, "
-                "here or as --connections FILE",
+                "here or as --connections FILE; the sandbox's is build/sandbox/connections.json",
             )
         return self.connections_file
 

@@ -6,19 +6,20 @@ import argparse
 
 from spillway.commands.console import Console
 from spillway.commands.installation import Installation
-from spillway.commands.parsing import Subcommands, command, dry_run, group
+from spillway.commands.parsing import Parser, command, dry_run, group
 from spillway.errors import ConfigError
-from spillway.ledger import open_ledger, upgrade
 
 
-def register(commands: Subcommands) -> None:
+def register(parser: Parser) -> None:
     """Add the command."""
-    subject = group(commands, "ledger", "the database of runs, decisions and costs: upgrade")
+    subject = group(parser)
     parser = command(subject, "upgrade", _upgrade, "create the ledger or bring it to this release's schema")
     dry_run(parser)
 
 
 def _upgrade(installation: Installation, console: Console, options: argparse.Namespace) -> int:
+    from spillway.ledger import open_ledger, upgrade
+
     url = installation.ledger_url()
     if not options.dry_run:
         upgrade(url)

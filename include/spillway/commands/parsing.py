@@ -3,23 +3,34 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from spillway.commands.console import Console
-from spillway.commands.installation import CONNECTIONS_VARIABLE, Installation
-from spillway.config.directories import CONFIGURATION_VARIABLE
 from spillway.errors import UnknownName
 
-Command = Callable[[Installation, Console, argparse.Namespace], int]
+if TYPE_CHECKING:
+    from spillway.commands.installation import Installation
+
+Command: TypeAlias = "Callable[[Installation, Console, argparse.Namespace], int]"
 """Does what the options say; gives the exit code."""
 
 Subcommands: TypeAlias = "argparse._SubParsersAction[Parser]"
 
 
 class Parser(argparse.ArgumentParser):
-    """Tells which of its words is close to one it does not know."""
+    """Tells which of its words is close to one it does not know, and the usage of the command that got too many."""
+
+    def parse_words(self, words: Sequence[str]) -> argparse.Namespace:
+        """What the words say; SystemExit after a message where they make no sense."""
+        options, unknown = self.parse_known_args(words)
+        if unknown:
+            options.usage_error(f"unrecognized arguments: {' '.join(unknown)}")
+        for value in vars(options).values():
+            if isinstance(value, str) and not value.isascii() and value != value.encode(errors="replace").decode():
+                options.usage_error(f"expected UTF-8 text, got {value!r}")
+        return options
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if action.choices is not None and value not in action.choices:
@@ -27,14 +38,28 @@ class Parser(argparse.ArgumentParser):
             raise argparse.ArgumentError(action, str(UnknownName(kind, str(value), action.choices)))
 
 
-def group(commands: Subcommands, name: str, text: str) -> Subcommands:
-    """A command that has commands of its own."""
-    return commands.add_parser(name, help=text, description=text).add_subparsers(metavar="COMMAND", required=True)
+def group(parser: Parser) -> Subcommands:
+    """Let a command have commands of its own."""
+    return parser.add_subparsers(metavar="COMMAND", required=True)
 
 
-def command(commands: Subcommands, name: str, function: Command, text: str, *, json: bool = False) -> Parser:
-    """One command with the options that every command has; ``json`` where a program would read its answer."""
-    parser = commands.add_parser(name, help=text, description=text)
+def command(
+    commands: Subcommands,
+    name: str,
+    function: Command,
+    text: str,
+    *,
+    json: bool = False,
+    aliases: Sequence[str] = (),
+) -> Parser:
+    """One command of a group."""
+    return carried_out(commands.add_parser(name, help=text, description=text, aliases=aliases), function, json=json)
+
+
+def carried_out(parser: Parser, function: Command, *, json: bool = False) -> Parser:
+    """The command by a function, with the options that every command has; ``json`` where a program reads its answer."""
+    from spillway.config.directories import CONFIGURATION_VARIABLE, CONNECTIONS_VARIABLE
+
     parser.set_defaults(command=function, usage_error=parser.error)
     place = parser.add_argument_group("where the installation is declared")
     place.add_argument(

@@ -8,42 +8,51 @@ from typing import TypeVar
 
 from spillway.codec import encode
 from spillway.commands.console import Console
+from spillway.commands.core_data import core_data_gaps
 from spillway.commands.installation import Installation
-from spillway.commands.parsing import Subcommands, command
+from spillway.commands.parsing import Parser, carried_out
+from spillway.config import Configuration, load_image_uses
 from spillway.errors import ConfigError, SpillwayError
-from spillway.ledger import open_ledger
 from spillway.model import Cluster
-from spillway.preflight import Gap, SiteAccess, gap_table, preflight, remedy
+from spillway.preflight import Gap, SiteAccess, gap_table, merged, preflight, remedy
 from spillway.runs.local import LEDGER_CONNECTION, open_cluster
-from spillway.runs.sites import Connect, bucket, registry
+from spillway.runs.residency import NO_TIER, SAY_A_TIER, movable_tier
+from spillway.runs.services import Connect
+from spillway.runs.sites import bucket, registry
 
 T = TypeVar("T")
 
 NO_CLUSTER = "-"
 
 
-def register(commands: Subcommands) -> None:
-    """Add the command."""
-    command(commands, "preflight", _preflight, "name every gap and what to do; exit 1 if there is one", json=True)
+def register(parser: Parser) -> None:
+    """Add the words of the command."""
+    carried_out(parser, _preflight, json=True)
 
 
 def _preflight(installation: Installation, console: Console, options: argparse.Namespace) -> int:
     declared, connect = installation.configuration(), installation.connect()
+    clusters = declared.clusters.values()
     with console.working("asking every cluster, store and registry"):
-        gaps = (
+        found = (
             *_ledger_gaps(installation),
-            *preflight([site_access(cluster, connect) for cluster in declared.clusters.values()]),
-            *(gap for cluster in declared.clusters.values() for gap in _pod_store_gaps(cluster, connect)),
+            *_job_gaps(installation, declared),
+            *_money_gaps(declared, connect),
+            *preflight([site_access(cluster, connect, declared) for cluster in clusters]),
+            *(gap for cluster in clusters for gap in _pod_store_gaps(cluster, connect)),
+            *core_data_gaps(declared, connect),
         )
+    gaps = merged(found)
     if options.json:
         console.data(encode(gaps))
     else:
         console.say(gap_table(gaps))
-    return 1 if gaps else 0
+    return 1 if any(gap.checked for gap in gaps) else 0
 
 
-def site_access(cluster: Cluster, connect: Connect) -> SiteAccess:
+def site_access(cluster: Cluster, connect: Connect, declared: Configuration) -> SiteAccess:
     """The cluster's clients, each made on its own, so that one missing Connection hides nothing else."""
+    elsewhere = (dataset for dataset in declared.datasets.values() if dataset.home != cluster.name)
     store = cluster.object_store
     return SiteAccess(
         cluster=cluster,
@@ -51,6 +60,8 @@ def site_access(cluster: Cluster, connect: Connect) -> SiteAccess:
         datasets=_tried(lambda: bucket(connect(store.connection), store.dataset_bucket, cluster.name)),
         checkpoints=_tried(lambda: bucket(connect(store.connection), store.checkpoint_bucket, cluster.name)),
         registry=_tried(lambda: registry(connect(cluster.registry.connection), cluster)),
+        mirrored=cluster.name != declared.image_home,
+        synced=any(cluster.may_hold(movable_tier(dataset, cluster)) for dataset in elsewhere),
     )
 
 
@@ -62,6 +73,8 @@ def _tried(make: Callable[[], T]) -> T | SpillwayError:
 
 
 def _ledger_gaps(installation: Installation) -> Iterator[Gap]:
+    from spillway.ledger import open_ledger
+
     try:
         open_ledger(installation.ledger_url())
     except ConfigError as problem:
@@ -72,7 +85,41 @@ def _ledger_gaps(installation: Installation) -> Iterator[Gap]:
             fix=f"python -m spillway ledger upgrade, or correct Connection '{LEDGER_CONNECTION}'",
         )
     except SpillwayError as problem:
-        yield Gap(cluster=NO_CLUSTER, part="ledger", problem=str(problem), fix=remedy(problem, LEDGER_CONNECTION))
+        yield Gap(cluster=NO_CLUSTER, part="ledger", problem=problem.told, fix=remedy(problem, LEDGER_CONNECTION))
+
+
+def _job_gaps(installation: Installation, declared: Configuration) -> Iterator[Gap]:
+    """The job files of which nobody knows whether their data may leave."""
+    try:
+        uses = load_image_uses(installation.jobs_directory, declared.datasets)
+    except ConfigError as problem:
+        fix = "correct it: until then the image of every job counts as core"
+        yield Gap(cluster=NO_CLUSTER, part="job files", problem=str(problem), fix=fix)
+        return
+    for use in uses:
+        if use.unclear_in is not None:
+            part, seen = f"job file {use.unclear_in}", f"{NO_TIER}, and so does the image {use.image} for every job"
+            yield Gap(cluster=NO_CLUSTER, part=part, problem=seen, fix=SAY_A_TIER, checked=False)
+
+
+def _money_gaps(declared: Configuration, connect: Connect) -> Iterator[Gap]:
+    """Departments whose share of the cloud is of no use to them, and notices that would reach nobody."""
+    allowed = declared.policy.cloud_access or {}
+    for department, share in declared.policy.quotas.items():
+        if share.cloud and department not in allowed:
+            yield Gap(
+                cluster=NO_CLUSTER,
+                part="cloud access",
+                problem=f"'{department}' has a share of the cloud and may not use it",
+                fix="add it to placement.cloud_access in policy.yaml, or set its cloud share to 0",
+            )
+    for target in declared.notices:
+        conn_id = target.apprise or target.connection
+        try:
+            connect(conn_id)
+        except SpillwayError as problem:
+            fix = f"create Connection '{conn_id}', or correct its name in budgets.yaml"
+            yield Gap(cluster=NO_CLUSTER, part=f"notices to {target.name}", problem=problem.told, fix=fix)
 
 
 def _pod_store_gaps(cluster: Cluster, connect: Connect) -> Iterator[Gap]:
@@ -85,6 +132,6 @@ def _pod_store_gaps(cluster: Cluster, connect: Connect) -> Iterator[Gap]:
             yield Gap(
                 cluster=cluster.name,
                 part=f"bucket {name} (pods)",
-                problem=str(problem),
+                problem=problem.told,
                 fix=remedy(problem, store.pod_connection),
             )

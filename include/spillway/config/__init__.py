@@ -1,6 +1,14 @@
 """Declared facts and policy: YAML files, validated once and given as the values of ``model``."""
 
 from spillway.config.directories import configuration_directory, job_file, jobs_directory
-from spillway.config.load import Configuration, load, load_job
+from spillway.config.load import Configuration, load, load_image_uses, load_job
 
-__all__ = ["Configuration", "configuration_directory", "job_file", "jobs_directory", "load", "load_job"]
+__all__ = [
+    "Configuration",
+    "configuration_directory",
+    "job_file",
+    "jobs_directory",
+    "load",
+    "load_image_uses",
+    "load_job",
+]

@@ -8,7 +8,9 @@ from pathlib import Path
 from spillway.errors import UnknownName
 
 CONFIGURATION_VARIABLE = "SPILLWAY_CONFIG_DIR"
+CONNECTIONS_VARIABLE = "SPILLWAY_CONNECTIONS"
 JOBS_VARIABLE = "SPILLWAY_JOBS_DIR"
+REPORTS_VARIABLE = "SPILLWAY_REPORTS_DIR"
 
 _INCLUDE = Path(__file__).resolve().parents[2]
 
@@ -21,6 +23,12 @@ def configuration_directory(environ: Mapping[str, str]) -> Path:
 def jobs_directory(environ: Mapping[str, str]) -> Path:
     """The directory ``SPILLWAY_JOBS_DIR`` names, else ``jobs`` beside the package."""
     return Path(environ.get(JOBS_VARIABLE) or _INCLUDE / "jobs")
+
+
+def reports_directory(environ: Mapping[str, str]) -> Path | None:
+    """The directory ``SPILLWAY_REPORTS_DIR`` names, None where reports are only logged."""
+    named = environ.get(REPORTS_VARIABLE)
+    return Path(named) if named else None
 
 
 def job_file(directory: Path, name: str) -> Path:

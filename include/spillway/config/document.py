@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Hashable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
@@ -13,6 +14,9 @@ from spillway.errors import ConfigError
 
 M = TypeVar("M", bound=BaseModel)
 
+_UNUSABLE = re.compile("[\0\ud800-\udfff]")
+"""What no argument, variable or JSON can hold: NUL, and surrogates without their other half."""
+
 
 def read(path: Path, kind: type[M]) -> M:
     """The file, validated as ``kind``.
@@ -20,13 +24,19 @@ def read(path: Path, kind: type[M]) -> M:
     Raises:
         ConfigError: there is no such file, it is not YAML, or a field is wrong; only the first problem is told.
     """
-    data = _plain(path)
-    if not isinstance(data, Mapping):
-        raise ConfigError(path.name, "", f"expected a mapping at the top, got {_shown(data)}")
+    data = mapping(path)
     try:
         return kind.model_validate(data)
     except ValidationError as problem:
         raise _first(path.name, problem) from problem
+
+
+def mapping(path: Path) -> Mapping[str, Any]:
+    """The file's fields as they are written; raises ConfigError where it is not there or no mapping in YAML."""
+    data = _plain(path)
+    if not isinstance(data, Mapping):
+        raise ConfigError(path.name, "", f"expected a mapping at the top, got {_shown(data)}")
+    return data
 
 
 def _plain(path: Path) -> Any:
@@ -47,7 +57,16 @@ def _plain(path: Path) -> Any:
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML's safe types, with text keys only and none of them twice."""
+    """YAML's safe types, with text keys only and none of them twice; each text is one that a process can be given."""
+
+    def construct_scalar(self, node: Any) -> Any:
+        text = super().construct_scalar(node)
+        if _UNUSABLE.search(text):
+            raise yaml.MarkedYAMLError(
+                problem=f"expected text without NUL and halves of characters, got {text!r}",
+                problem_mark=node.start_mark,
+            )
+        return text
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         seen: set[Any] = set()

@@ -2,47 +2,182 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from spillway.config.document import read
-from spillway.config.schema import ClustersFile, DatasetsFile, JobFile, PolicyFile
-from spillway.errors import ConfigError, UnknownName
-from spillway.model import Cluster, Dataset, JobSpec, PlacementPolicy, RunPolicy, Tier
+from spillway.errors import ConfigError, InvalidImage, UnknownName
+from spillway.images.reference import ImageReference
+from spillway.model import (
+    Cluster,
+    Dataset,
+    ImageUse,
+    JobSpec,
+    MirroredRepository,
+    NoticeTarget,
+    PlacementPolicy,
+    Retention,
+    RunPolicy,
+    SiteKind,
+    StoreRef,
+    Tier,
+    TierRule,
+)
 
-CLUSTERS, DATASETS, POLICY = "clusters.yaml", "datasets.yaml", "policy.yaml"
+if TYPE_CHECKING:
+    from spillway.config.money import BudgetsFile
+
+# What reads and checks the files takes a tenth of a second to load, so only what needs it loads it.
+
+CLUSTERS, DATASETS, IMAGES, POLICY = "clusters.yaml", "datasets.yaml", "images.yaml", "policy.yaml"
+BUDGETS = "budgets.yaml"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Configuration:
-    """What an installation declares; clusters and datasets are by name."""
+    """What an installation declares; clusters, datasets and mirrored repositories are by name.
+
+    ``retention`` is None where every checkpoint is kept.
+    """
 
     clusters: Mapping[str, Cluster]
     datasets: Mapping[str, Dataset]
     policy: PlacementPolicy
     runs: RunPolicy
+    repositories: Mapping[str, MirroredRepository] = field(default_factory=dict)
+    retention: Retention | None = None
+    notices: tuple[NoticeTarget, ...] = ()
+
+    @property
+    def image_home(self) -> str:
+        """The site whose registry people push to, from which others are mirrored: the first on-premises one."""
+        return next((c.name for c in self.clusters.values() if c.kind is SiteKind.ONPREM), next(iter(self.clusters)))
 
 
 def load(directory: Path) -> Configuration:
-    """The configuration of ``clusters.yaml``, ``datasets.yaml`` and ``policy.yaml``.
+    """The configuration of ``clusters.yaml``, ``datasets.yaml``, ``policy.yaml`` and, if there, the two others.
 
     Raises:
         ConfigError: a file is missing or wrong, or names something that another one does not declare.
     """
+    from spillway.config.datasets import DatasetsFile
+    from spillway.config.document import read
+    from spillway.config.schema import ClustersFile, PolicyFile
+
     if not directory.is_dir():
         raise ConfigError(str(directory), "", "no such directory; SPILLWAY_CONFIG_DIR names the one with clusters.yaml")
     clusters = [entry.cluster() for entry in read(directory / CLUSTERS, ClustersFile).clusters]
     by_name = {cluster.name: cluster for cluster in clusters}
-    datasets = [entry.dataset() for entry in read(directory / DATASETS, DatasetsFile).datasets]
+    for index, cluster in enumerate(clusters):
+        _check_cache(cluster.object_store, clusters, f"clusters[{index}].object_store.cache_bucket")
+    datasets = with_neighbours([entry.dataset() for entry in read(directory / DATASETS, DatasetsFile).datasets])
     for index, dataset in enumerate(datasets):
         _check_home(dataset, by_name, f"datasets[{index}].home")
+        _check_apart(dataset, datasets[:index], f"datasets[{index}].prefix")
+        _check_remote(dataset, datasets, f"datasets[{index}].remote_read")
     policy = read(directory / POLICY, PolicyFile)
+    repositories = _repositories(directory / IMAGES, by_name)
+    retention = policy.checkpoints.retention
+    placement = policy.placement.policy()
+    _check_access(placement, by_name)
+    money = _budgets(directory / BUDGETS, placement.quotas)
     return Configuration(
         clusters=by_name,
         datasets={dataset.name: dataset for dataset in datasets},
-        policy=policy.placement.policy(),
+        policy=placement if money is None else replace(placement, budgets=money.limits(), time_zone=money.time_zone),
         runs=policy.runs.policy(),
+        repositories={mirrored.repository: mirrored for mirrored in repositories},
+        retention=None if retention is None else retention.retention(),
+        notices=() if money is None else tuple(target for entry in money.notices for target in entry.targets()),
+    )
+
+
+def _check_access(policy: PlacementPolicy, clusters: Mapping[str, Cluster]) -> None:
+    for department, access in (policy.cloud_access or {}).items():
+        path = f"placement.cloud_access.{department}"
+        if department not in policy.quotas:
+            raise ConfigError(POLICY, path, str(UnknownName("department", department, policy.quotas)))
+        for name in sorted(access.clusters or ()):
+            if name not in clusters:
+                raise ConfigError(POLICY, f"{path}.clusters", str(UnknownName("cluster", name, clusters)))
+
+
+def _budgets(file: Path, departments: Collection[str]) -> BudgetsFile | None:
+    """What ``budgets.yaml`` declares; None without that file, when nothing is limited and nobody told."""
+    from spillway.config.document import read
+    from spillway.config.money import BudgetsFile
+
+    if not file.exists():
+        return None
+    declared = read(file, BudgetsFile)
+    named = [(f"budgets[{index}].department", budget.department) for index, budget in enumerate(declared.budgets)]
+    for index, target in enumerate(declared.notices):
+        named += [(f"notices[{index}].departments[{position}]", d) for position, d in enumerate(target.departments)]
+    for path, department in named:
+        if department not in departments:
+            unknown = UnknownName("department", department, departments)
+            raise ConfigError(file.name, path, f"{unknown} ({POLICY} declares their quotas)")
+    return declared
+
+
+def _repositories(file: Path, clusters: Mapping[str, Cluster]) -> list[MirroredRepository]:
+    """What ``images.yaml`` declares; an installation that mirrors the images of its jobs only needs none."""
+    from spillway.config.document import read
+    from spillway.config.schema import ImagesFile
+
+    if not file.exists():
+        return []
+    declared = [entry.mirrored() for entry in read(file, ImagesFile).images]
+    for index, mirrored in enumerate(declared):
+        for position, site in enumerate(mirrored.sites):
+            path = f"images[{index}].sites[{position}]"
+            if site not in clusters:
+                raise ConfigError(file.name, path, str(UnknownName("cluster", site, clusters)))
+            if not clusters[site].may_hold(mirrored.tier):
+                raise ConfigError(
+                    file.name,
+                    path,
+                    f"the repository '{mirrored.repository}' is of tier '{mirrored.tier}', "
+                    f"which the residency of cluster '{site}' in {CLUSTERS} does not allow",
+                )
+    return declared
+
+
+def load_image_uses(directory: Path, datasets: Mapping[str, Dataset]) -> tuple[ImageUse, ...]:
+    """Which image each job file of the directory uses and for data of which tier.
+
+    A file counts with what it says of these two, whatever else is wrong with it: one with a mistake must neither hide a
+    core image nor keep the images of all other jobs at home. A tier that it does not say clearly is core.
+
+    Raises:
+        ConfigError: there is no such directory, or a file in it cannot be read at all, so that nobody knows its image.
+    """
+    if not directory.is_dir():
+        raise ConfigError(str(directory), "", "no such directory; SPILLWAY_JOBS_DIR names the one with the job files")
+    uses = (_image_use(path, datasets) for path in sorted(directory.glob("*.yaml")))
+    return tuple(use for use in uses if use is not None)
+
+
+def _image_use(path: Path, datasets: Mapping[str, Dataset]) -> ImageUse | None:
+    """None where the file names no image that there could be."""
+    from spillway.config.document import mapping
+
+    written = mapping(path)
+    image, dataset, own = written.get("image"), written.get("dataset"), written.get("image_tier")
+    try:
+        ImageReference.parse(str(image))
+    except InvalidImage:
+        return None
+    if own is not None or dataset is None:
+        said = next((tier for tier in Tier if tier == (own or written.get("tier"))), None)
+    else:
+        said = datasets[str(dataset)].strictest if str(dataset) in datasets else None
+    return ImageUse(
+        job=str(written.get("name", path.stem)),
+        image=str(image),
+        tier=said or Tier.CORE,
+        unclear_in=path.name if said is None else None,
     )
 
 
@@ -52,12 +187,15 @@ def load_job(path: Path, datasets: Mapping[str, Dataset]) -> JobSpec:
     Raises:
         ConfigError: the file is missing or wrong, or its dataset is not declared.
     """
+    from spillway.config.document import read
+    from spillway.config.job import JobFile
+
     declared = read(path, JobFile)
     if declared.dataset is None:
         return declared.job(declared.tier or Tier.CORE)
     if declared.dataset not in datasets:
         raise ConfigError(path.name, "dataset", str(UnknownName("dataset", declared.dataset, datasets)))
-    tier = datasets[declared.dataset].tier
+    tier = datasets[declared.dataset].strictest
     if declared.tier not in {None, tier}:
         raise ConfigError(
             path.name,
@@ -68,13 +206,67 @@ def load_job(path: Path, datasets: Mapping[str, Dataset]) -> JobSpec:
     return declared.job(tier)
 
 
+def with_neighbours(datasets: Sequence[Dataset]) -> list[Dataset]:
+    """The datasets, each with what others say of objects that it has too: the narrower prefix decides, whoever's."""
+
+    def shared(one: Dataset) -> Iterator[TierRule]:
+        for other in datasets:
+            if other is not one:
+                rules = (TierRule(prefix=other.prefix, tier=other.tier), *other.rules)
+                yield from (rule for rule in rules if rule.prefix.startswith(one.prefix))
+
+    return [replace(dataset, rules=(*dataset.rules, *shared(dataset))) for dataset in datasets]
+
+
+def _check_cache(store: StoreRef, clusters: Sequence[Cluster], path: str) -> None:
+    """A cache deletes what it has no room for, and is purged: nothing else may lie in its bucket."""
+    for other in clusters:
+        theirs = other.object_store
+        same = store.cache_bucket in {theirs.dataset_bucket, theirs.checkpoint_bucket}
+        if same and store.connection == theirs.connection:
+            problem = f"the bucket '{store.cache_bucket}' has the datasets or the checkpoints of cluster '{other.name}'"
+            raise ConfigError(CLUSTERS, path, f"{problem}; name one that has nothing else, or leave the key out")
+
+
 def _check_home(dataset: Dataset, clusters: Mapping[str, Cluster], path: str) -> None:
     if dataset.home not in clusters:
         raise ConfigError(DATASETS, path, str(UnknownName("cluster", dataset.home, clusters)))
-    if dataset.tier is Tier.CORE and Tier.CORE not in clusters[dataset.home].residency:
+    if not clusters[dataset.home].may_hold(dataset.strictest):
         raise ConfigError(
             DATASETS,
             path,
-            f"the dataset '{dataset.name}' is of tier 'core', which the residency of cluster '{dataset.home}' "
-            f"in {CLUSTERS} does not allow",
+            f"the dataset '{dataset.name}' is of tier '{dataset.strictest}', "
+            f"which the residency of cluster '{dataset.home}' in {CLUSTERS} does not allow",
         )
+
+
+def _check_apart(dataset: Dataset, others: Sequence[Dataset], path: str) -> None:
+    """A copy keeps its keys: below the prefix of another home's dataset it would overwrite that, and leave with it."""
+    for other in others:
+        overlap = dataset.prefix.startswith(other.prefix) or other.prefix.startswith(dataset.prefix)
+        if overlap and other.home != dataset.home:
+            raise ConfigError(
+                DATASETS,
+                path,
+                f"the dataset '{dataset.name}' (home '{dataset.home}', prefix '{dataset.prefix}') and the dataset "
+                f"'{other.name}' (home '{other.home}', prefix '{other.prefix}') overlap, so that a copy of one would "
+                "become part of the other; move one below a prefix of its own, or give both the same home",
+            )
+
+
+def _check_remote(dataset: Dataset, others: Sequence[Dataset], path: str) -> None:
+    """Who may read a prefix reads all that is below it, whoever declares it."""
+    if dataset.remote_read is None:
+        if dataset.cache is not None:
+            problem = f"the dataset '{dataset.name}' is read at no other site, so nothing of it can be kept there"
+            raise ConfigError(DATASETS, path, f"{problem}; declare remote_read as well, or leave the cache out")
+        return
+    what = f"the dataset '{dataset.name}'"
+    if dataset.strictest is not Tier.CORE:
+        problem = f"{what} is public and is copied to other sites; leave this out, it is for core data"
+        raise ConfigError(DATASETS, path, problem)
+    for other in others:
+        inside = other is not dataset and other.prefix.startswith(dataset.prefix)
+        if inside and other.strictest is Tier.CORE and other.remote_read is None:
+            problem = f"{what} holds the core dataset '{other.name}' (prefix '{other.prefix}'), which may not be read"
+            raise ConfigError(DATASETS, path, f"{problem} from other sites; let that be read too, or move it out")

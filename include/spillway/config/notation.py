@@ -5,17 +5,22 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from datetime import timedelta
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal, InvalidOperation
 from enum import StrEnum
 from typing import Any, TypeVar
 
 from pydantic_core import PydanticCustomError
 
-from spillway.errors import UnknownName
+from spillway.errors import InvalidImage, UnknownName
+from spillway.images.reference import ImageReference
 from spillway.model import Billing
 
 E = TypeVar("E", bound=StrEnum)
+
+LEAST_SILENCE = timedelta(minutes=2)
+LONGEST = timedelta(days=3650)
+"""A moment of today and a few of these are still dates."""
 
 _SHORT = re.compile(r"(?:(?P<days>\d+)d)?(?:(?P<hours>\d+)h)?(?:(?P<minutes>\d+)m)?(?:(?P<seconds>\d+(?:\.\d+)?)s)?")
 _ISO_8601 = re.compile(
@@ -36,9 +41,12 @@ def duration(written: Any) -> timedelta:
     if not parts:
         raise refused(f"expected a duration such as '30s', '10m', '2h' or 'PT30S', got {written!r}")
     try:
-        return timedelta(**parts)
-    except OverflowError as problem:
-        raise refused(f"expected a duration of less than a million years, got {written!r}") from problem
+        length = timedelta(**parts)
+    except OverflowError:
+        length = timedelta.max
+    if length > LONGEST:
+        raise refused(f"expected a duration of at most {LONGEST.days}d, got {written!r}")
+    return length
 
 
 def lasting(written: Any) -> timedelta:
@@ -47,6 +55,43 @@ def lasting(written: Any) -> timedelta:
     if not length:
         raise refused(f"expected a duration above 0, got {written!r}")
     return length
+
+
+def silence(written: Any) -> timedelta:
+    """A duration that a trainer may say nothing for: it speaks four times a minute."""
+    length = duration(written)
+    if length < LEAST_SILENCE:
+        least = f"{LEAST_SILENCE.seconds // 60}m"
+        raise refused(f"expected a duration of at least {least}, got {written!r}; `stall: null` switches it off")
+    return length
+
+
+def image(written: str) -> str:
+    """An image with a tag, a digest or both."""
+    try:
+        ImageReference.parse(written)
+    except InvalidImage as problem:
+        raise refused(problem.problem) from problem
+    return written
+
+
+def repository(written: str) -> str:
+    """The name of a repository in the home registry, without a tag."""
+    if not ImageReference.is_repository(written):
+        raise refused(
+            "expected a repository of lower-case letters, digits, '.', '_', '-' and '/', without host and tag, "
+            f"got {written!r}"
+        )
+    return written
+
+
+def day(written: Any) -> datetime:
+    """A day as ``2026-11-30``: its midnight in UTC."""
+    try:
+        found = written if isinstance(written, date) else date.fromisoformat(written)
+    except (TypeError, ValueError) as problem:
+        raise refused(f"expected a day such as 2026-11-30, got {written!r}") from problem
+    return datetime(found.year, found.month, found.day, tzinfo=UTC)
 
 
 def share(written: Any) -> Decimal:
@@ -64,6 +109,14 @@ def amount(written: Any) -> Decimal:
     number = _number(written)
     if number is None or number < 0:
         raise refused(f"expected an amount of at least 0, got {written!r}")
+    return number
+
+
+def price(written: Any) -> Decimal:
+    """Money above 0."""
+    number = amount(written)
+    if not number:
+        raise refused(f"expected a price above 0, got {written!r}")
     return number
 
 

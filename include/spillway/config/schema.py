@@ -3,26 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import timedelta
+from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Annotated, Any, Protocol
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    model_validator,
+)
 
 from spillway.config import notation
 from spillway.errors import UnknownName
 from spillway.model import (
+    SECOND_CHOICES,
     Billing,
+    CloudAccess,
     Cluster,
-    Dataset,
-    JobSpec,
     Link,
+    MirroredRepository,
     NodePool,
     PlacementPolicy,
     Priority,
     QuotaShare,
     RegistryRef,
+    Retention,
     RunPolicy,
+    SecondChoice,
     SiteKind,
     StoreRef,
     Tier,
@@ -34,13 +44,23 @@ PROVIDERS = ("eks", "kubernetes", "sandbox")
 Text = Annotated[str, Field(strict=True, min_length=1)]
 Label = Annotated[str, Field(strict=True, pattern=r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$")]
 """A DNS label, as Kubernetes names are."""
+VariableName = Annotated[str, Field(strict=True, pattern=r"^[-._a-zA-Z][-._a-zA-Z0-9]*$")]
+"""A name that every Kubernetes takes for a variable of a container."""
 Prefix = Annotated[str, Field(strict=True, pattern=r"^([^/].*/)?$")]
 """Empty, or a path that ends with a slash and does not begin with one."""
-Count = Annotated[int, Field(strict=True, ge=1)]
-Gibibytes = Annotated[int, Field(strict=True, ge=0)]
-Quantity = Annotated[float, Field(strict=True, gt=0)]
+TagPattern = Annotated[str, Field(strict=True, pattern=r"^[A-Za-z0-9._*?\[\]!-]+$")]
+"""A shell pattern of characters that tags are made of."""
+Platform = Annotated[str, Field(strict=True, pattern=r"^[a-z0-9]+/[a-z0-9]+(/[a-z0-9.]+)?$")]
+"""``os/architecture[/variant]``."""
+MOST = 100_000
+"""No pool has more of anything: what is beyond is a mistake, told before arithmetic, database or pod choke on it."""
+Count = Annotated[int, Field(strict=True, ge=1, le=MOST)]
+Gibibytes = Annotated[int, Field(strict=True, ge=0, le=MOST)]
+Quantity = Annotated[float, Field(strict=True, gt=0, le=MOST)]
 Flag = Annotated[bool, Field(strict=True)]
 Amount = Annotated[Decimal, BeforeValidator(notation.amount)]
+Price = Annotated[Decimal, BeforeValidator(notation.price)]
+Day = Annotated[datetime, BeforeValidator(notation.day)]
 Share = Annotated[Decimal, BeforeValidator(notation.share)]
 Duration = Annotated[timedelta, BeforeValidator(notation.duration)]
 Lasting = Annotated[timedelta, BeforeValidator(notation.lasting)]
@@ -49,6 +69,8 @@ Words = dict[Text, AnyText]
 Prices = Annotated[dict[Billing, Decimal], BeforeValidator(notation.prices)]
 PriorityWord = Annotated[Priority, BeforeValidator(notation.choice(Priority, "priority"))]
 TierWord = Annotated[Tier, BeforeValidator(notation.choice(Tier, "tier"))]
+BillingWord = Annotated[Billing, BeforeValidator(notation.choice(Billing, "billing type"))]
+SecondChoiceWord = Annotated[SecondChoice, BeforeValidator(notation.choice(SecondChoice, "second choice"))]
 SiteKindWord = Annotated[SiteKind, BeforeValidator(notation.choice(SiteKind, "kind of site"))]
 
 
@@ -93,6 +115,10 @@ class PoolEntry(Entry):
     max_nodes: Count
     prices_per_gpu_hour: Prices
     node_selector: Words = {}
+    cpu_cores_per_node: Quantity | None = None
+    memory_gib_per_node: Quantity | None = None
+    prices_as_of: Day | None = None
+    fixed_cost_per_month: Amount = Decimal(0)
 
 
 class LinkEntry(Entry):
@@ -105,6 +131,8 @@ class StoreEntry(Entry):
     pod_connection: Text
     dataset_bucket: Text
     checkpoint_bucket: Text
+    public_connection: Text | None = None
+    cache_bucket: Text | None = None
 
 
 class RegistryEntry(Entry):
@@ -147,18 +175,27 @@ class ClustersFile(Entry):
     clusters: Annotated[tuple[ClusterEntry, ...], Field(min_length=1), Unique]
 
 
-class DatasetEntry(Entry):
-    name: Text
-    home: Text
-    prefix: Prefix
+class RepositoryEntry(Entry):
+    repository: Annotated[Text, AfterValidator(notation.repository)]
+    tags: Annotated[tuple[TagPattern, ...], Field(min_length=1)] = ("*",)
+    exclude: tuple[TagPattern, ...] = ()
     tier: TierWord = Tier.CORE
+    sites: tuple[Label, ...] = ()
+    platforms: tuple[Platform, ...] = ()
+    signatures: Flag = True
+    move_tags: Flag = False
+    delete: Flag = False
 
-    def dataset(self) -> Dataset:
-        return Dataset(**dict(self))
+    @property
+    def name(self) -> str:
+        return self.repository
+
+    def mirrored(self) -> MirroredRepository:
+        return MirroredRepository(**dict(self))
 
 
-class DatasetsFile(Entry):
-    datasets: Annotated[tuple[DatasetEntry, ...], Unique]
+class ImagesFile(Entry):
+    images: Annotated[tuple[RepositoryEntry, ...], Unique]
 
 
 class QuotaEntry(Entry):
@@ -188,13 +225,36 @@ def _shares_fit(quotas: dict[str, QuotaEntry]) -> dict[str, QuotaEntry]:
     return quotas
 
 
+def _clusters(written: Any) -> frozenset[str] | None:
+    """``all`` is None: whatever is declared."""
+    if written == "all":
+        return None
+    if not isinstance(written, list) or not all(isinstance(name, str) for name in written):
+        raise notation.refused(f"expected 'all' or a list of clusters, got {written!r}")
+    return frozenset(written)
+
+
+class CloudAccessEntry(Entry):
+    clusters: Annotated[frozenset[str] | None, BeforeValidator(_clusters)]
+    billing: Annotated[frozenset[BillingWord], Field(min_length=1)]
+    dags: tuple[Text, ...] = ()
+
+
 class PlacementEntry(Entry):
+    """Without ``cloud_access`` nobody may use the cloud."""
+
     weights: Annotated[dict[str, Decimal], BeforeValidator(_weights)]
     quotas: Annotated[dict[Text, QuotaEntry], AfterValidator(_shares_fit)]
+    cloud_access: dict[Text, CloudAccessEntry] = {}
+    borrowing: Flag = False
+    price_max_age: Lasting | None = None
+    second_choice: dict[PriorityWord, SecondChoiceWord] = {}
 
     def policy(self) -> PlacementPolicy:
         quotas = {department: QuotaShare(**dict(quota)) for department, quota in self.quotas.items()}
-        return PlacementPolicy(weights=self.weights, quotas=quotas)
+        access = {department: CloudAccess(**dict(entry)) for department, entry in self.cloud_access.items()}
+        second = {**SECOND_CHOICES, **self.second_choice}
+        return PlacementPolicy(**dict(self) | {"quotas": quotas, "cloud_access": access, "second_choice": second})
 
 
 class RunsEntry(Entry):
@@ -205,36 +265,33 @@ class RunsEntry(Entry):
     startup_limit: Lasting | None = None
     node_margin: Duration | None = None
     attempts_without_progress: Count | None = None
+    stalls_without_progress: Count | None = None
 
     def policy(self) -> RunPolicy:
         return RunPolicy(**self.model_dump(exclude_none=True))
 
 
+class RetentionEntry(Entry):
+    """Every key may be left out; ``Retention`` has the defaults."""
+
+    last: Count | None = None
+    every_steps: Annotated[int, Field(strict=True, ge=0)] | None = None
+    best: Annotated[int, Field(strict=True, ge=0, le=MOST)] | None = None
+    metric: Text | None = None
+    highest_is_best: Flag | None = None
+    minimum_age: Duration | None = None
+
+    def retention(self) -> Retention:
+        return Retention(**self.model_dump(exclude_none=True))
+
+
+class CheckpointsEntry(Entry):
+    """Without ``retention`` nothing is ever deleted."""
+
+    retention: RetentionEntry | None = None
+
+
 class PolicyFile(Entry):
     placement: PlacementEntry
     runs: RunsEntry = RunsEntry()
-
-
-class JobFile(Entry):
-    name: Label
-    department: Text
-    priority: PriorityWord
-    image: Text
-    command: Annotated[tuple[Text, ...], Field(min_length=1)]
-    gpus_per_node: Count
-    nodes: Count = 1
-    gpu_model: Text | None = None
-    gpu_memory_gib: Gibibytes = 0
-    cpu_cores: Quantity = 1.0
-    memory_gib: Quantity = 1.0
-    dataset: Text | None = None
-    tier: TierWord | None = None
-    latency_sensitive: Flag = False
-    spot_ok: Flag = False
-    expected_duration: Lasting | None = None
-    grace: Duration = timedelta(seconds=30)
-    environment: Words = {}
-    pod_overrides: dict[str, JsonValue] = {}
-
-    def job(self, tier: Tier) -> JobSpec:
-        return JobSpec(**dict(self) | {"tier": tier})
+    checkpoints: CheckpointsEntry = CheckpointsEntry()

@@ -41,12 +41,17 @@ class ImageReference:
                 text, f"expected a tag of at most 128 letters, digits, '.', '_' and '-' after ':', got '{tag}'"
             )
         if not colon and not at:
-            raise InvalidImage(text, f"expected a tag or a digest, such as '{repository or 'train'}:v1'")
-        if len(repository) > _MAX_REPOSITORY_LENGTH or not _REPOSITORY.fullmatch(repository):
+            raise InvalidImage(text, f"expected a tag or a digest, such as '{repository or 'train'}:v1', got '{text}'")
+        if not cls.is_repository(repository):
             raise InvalidImage(
                 text, f"expected a repository of lower-case letters, digits, '.', '_', '-' and '/', got '{repository}'"
             )
         return cls(repository=repository, tag=tag or None, digest=digest or None, registry=registry)
+
+    @staticmethod
+    def is_repository(text: str) -> bool:
+        """Whether a registry takes it as the name of a repository."""
+        return len(text) <= _MAX_REPOSITORY_LENGTH and _REPOSITORY.fullmatch(text) is not None
 
     @property
     def reference(self) -> str:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Unpack
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, func, select
 
 from spillway.errors import IllegalTransition, Missing
 from spillway.ledger.connection import Database
+from spillway.ledger.moves import follow_settled, hold_draining
 from spillway.ledger.rows import (
     OPEN,
     extend_lease,
@@ -66,10 +67,13 @@ class AttemptStore:
         with self.database.reading() as connection:
             return fetch_open(connection, run)
 
-    def open_attempts(self) -> tuple[Attempt, ...]:
-        """Every attempt that is not settled, oldest first."""
+    def recent_attempts(self, since: datetime) -> tuple[Attempt, ...]:
+        """The newest attempt of every run, where it is open or was settled after ``since``; oldest first."""
+        other = attempts.alias()
+        newest = select(func.max(other.c.number)).where(other.c.run == attempts.c.run).scalar_subquery()
+        recent = select_attempts().where(OPEN | (attempts.c.settled_at > since), attempts.c.number == newest)
         with self.database.reading() as connection:
-            return fetch_attempts(connection, select_attempts().where(OPEN))
+            return fetch_attempts(connection, recent)
 
     def advance(self, attempt: Attempt, to: AttemptState, **facts: Unpack[AttemptFacts]) -> Attempt:
         """Move an attempt on by one state and add what is now known of it; where it is there already, it stays so.
@@ -105,6 +109,8 @@ class AttemptStore:
     ) -> Attempt:
         """End an attempt and free what it holds; an attempt that ended before keeps its first outcome.
 
+        A move of the run that this concludes is concluded with it.
+
         ``ended_at`` is ``now`` unless the facts know better, such as the end that the pod itself reports.
         """
         with self.database.writing() as connection:
@@ -112,14 +118,21 @@ class AttemptStore:
             if stored.state is AttemptState.SETTLED:
                 return stored
             facts["ended_at"] = facts.get("ended_at") or now
-            return write_attempt(
-                connection, stored, state=AttemptState.SETTLED, outcome=outcome, reason=reason, **facts
-            )
+            end = {"outcome": outcome, "reason": reason, "settled_at": now}
+            settled = write_attempt(connection, stored, state=AttemptState.SETTLED, **end, **facts)
+            follow_settled(connection, settled, now)
+            return settled
 
     def renew_lease(self, attempt: Attempt, until: datetime) -> Attempt:
-        """The attempt as stored, its lease not before ``until``; a settled one stays settled and holds no lease."""
+        """The attempt as stored, its lease not before ``until``; a settled one stays settled and holds no lease.
+
+        While it is drained for a move its run's place at the target is held as long.
+        """
         with self.database.writing() as connection:
-            return extend_lease(connection, self._stored(connection, attempt), until)
+            renewed = extend_lease(connection, self._stored(connection, attempt), until)
+            if renewed.state is not AttemptState.SETTLED:
+                hold_draining(connection, renewed.run, until)
+            return renewed
 
     def expired(self, now: datetime) -> tuple[Attempt, ...]:
         """Open attempts whose lease is over; ``leases.may_expire`` tells which of them nobody runs any more."""
@@ -134,8 +147,10 @@ class AttemptStore:
             if stored.state is AttemptState.SETTLED or stored.lease_expires_at > now:
                 return stored
             reason = f"its lease ended at {stored.lease_expires_at.isoformat()} and nobody renewed it"
-            end = {"outcome": Outcome.PREEMPTED, "reason": reason, "ended_at": now}
-            return write_attempt(connection, stored, state=AttemptState.SETTLED, **end)
+            end = {"outcome": Outcome.PREEMPTED, "reason": reason, "ended_at": now, "settled_at": now}
+            settled = write_attempt(connection, stored, state=AttemptState.SETTLED, **end)
+            follow_settled(connection, settled, now)
+            return settled
 
     def _stored(self, connection: Connection, attempt: Attempt) -> Attempt:
         stored = fetch_attempt(connection, attempt.run, attempt.number)

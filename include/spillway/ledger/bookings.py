@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from datetime import datetime
 
-from sqlalchemy import ColumnElement, Connection, RowMapping, insert, select, update
+from sqlalchemy import ColumnElement, Connection, RowMapping, func, insert, select, update
 
 from spillway.errors import Missing
 from spillway.ledger.connection import Database
 from spillway.ledger.schema import cost_corrections, costs, runs
 from spillway.ledger.values import CostCorrection
 from spillway.model import CostEntry
+
+Change = Callable[[CostEntry], CostEntry]
+"""What is corrected in a booking, its pod and its attempt left as they are."""
 
 _FIELDS = tuple(field.name for field in dataclasses.fields(CostEntry))
 
@@ -36,30 +40,39 @@ class CostStore:
             connection.execute(insert(costs).values(run=run, **_values(entry)))
             return entry
 
-    def correct(self, entry: CostEntry, *, reason: str, now: datetime) -> CostEntry:
-        """Replace a booking and keep what it was; correcting to what is on record already leaves no trace.
+    def correct(self, pod: CostEntry, change: Change, *, reason: str, now: datetime) -> CostEntry:
+        """Change the booking of ``pod`` and keep what it was; gives it as it is then. No change leaves no trace.
 
+        Args:
+            change: pure; gets what is on record in this transaction, with all that others have corrected meanwhile.
         Raises:
             Missing: that pod was never booked.
         """
         with self.database.writing() as connection:
-            before = _booked(connection, entry)
+            before = _booked(connection, pod)
             if before is None:
-                raise Missing(
-                    "booking", f"{entry.attempt} ({entry.pod_uid})", self.database.endpoint, fix="book it first"
-                )
-            if before != entry:
-                run = _run(connection, entry, self.database.endpoint)
-                trace = {"run": run, "before": before, "after": entry, "reason": reason, "corrected_at": now}
+                raise Missing("booking", f"{pod.attempt} ({pod.pod_uid})", self.database.endpoint, fix="book it first")
+            after = change(before)
+            if before != after:
+                run = _run(connection, pod, self.database.endpoint)
+                trace = {"run": run, "before": before, "after": after, "reason": reason, "corrected_at": now}
                 connection.execute(insert(cost_corrections).values(trace))
-                connection.execute(update(costs).where(*_same_pod(entry)).values(_values(entry)))
-            return entry
+                connection.execute(update(costs).where(*_same_pod(pod)).values(_values(after)))
+            return after
 
     def costs(self, run: str | None = None) -> tuple[CostEntry, ...]:
         """The bookings of a run, or all, oldest start first."""
         found = select(costs).order_by(costs.c.started_at, costs.c.attempt, costs.c.cluster, costs.c.pod_uid)
         if run is not None:
             found = found.where(costs.c.run == run)
+        with self.database.reading() as connection:
+            return tuple(_entry(row) for row in connection.execute(found).mappings())
+
+    def costs_between(self, start: datetime, end: datetime) -> tuple[CostEntry, ...]:
+        """The bookings of whatever was reserved or ran in ``[start, end)``, oldest start first."""
+        began = func.coalesce(costs.c.reserved_at, costs.c.started_at)
+        order = (costs.c.started_at, costs.c.attempt, costs.c.cluster, costs.c.pod_uid)
+        found = select(costs).where(began < end, costs.c.ended_at >= start).order_by(*order)
         with self.database.reading() as connection:
             return tuple(_entry(row) for row in connection.execute(found).mappings())
 

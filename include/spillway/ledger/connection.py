@@ -22,10 +22,11 @@ _EXPECTED = "expected 'sqlite:////absolute/path/ledger.db' or 'postgresql://user
 class Database:
     """One ledger's database. It holds no connection between calls, so threads and forked processes may share it."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, *, create: bool = False) -> None:
+        """A SQLite file that is missing is made only where ``create`` says so: an empty one hides that it was lost."""
         self.url = parse(url)
         self.endpoint = describe(self.url)
-        self.engine = _engine(self.url)
+        self.engine = _engine(self.url, create)
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
@@ -107,10 +108,12 @@ def check_workers_reach(url: str, *, executor_is_local: bool) -> None:
         )
 
 
-def _engine(url: URL) -> Engine:
+def _engine(url: URL, create: bool) -> Engine:
     arguments: dict[str, Any]
     if url.get_backend_name() == "sqlite":
         arguments = {"timeout": LOCK_TIMEOUT_SECONDS}
+        mode = {"uri": "true", "mode": "rwc" if create else "rw"}
+        url = url.set(database=Path(str(url.database)).as_uri()).update_query_dict(mode)
     else:
         defaults = {"connect_timeout": 10, "application_name": "spillway"}
         arguments = {key: value for key, value in defaults.items() if key not in url.query}

@@ -8,6 +8,7 @@ from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
 
 from spillway.errors import AccessDenied, ConfigError, Missing, SpillwayError, Unreachable
 
+UPGRADE = "run `python -m spillway ledger upgrade`"
 _WRITE_LOCK = "another process held its write lock for too long; look for one that hangs in a transaction"
 _DISK_FULL = "its disk is full, nothing of this change was written; free some space and repeat"
 _FIX_ACCESS = "correct the user or password of the ledger's URL, or grant this user the right"
@@ -38,7 +39,10 @@ def _sqlite(problem: DBAPIError, cause: sqlite3.Error, endpoint: str) -> Spillwa
     if name.startswith("SQLITE_READONLY"):
         return ConfigError(endpoint, "", f"is read-only ({cause}); expected a file and folder this process may write")
     if name.startswith("SQLITE_CANTOPEN"):
-        return ConfigError(endpoint, "", f"cannot be opened ({cause}); expected a file in a folder that exists")
+        expected = f"expected a file in a folder that exists; restore it, or {UPGRADE} for a new one"
+        return ConfigError(endpoint, "", f"cannot be opened ({cause}); {expected}")
+    if str(cause).startswith("no such table"):
+        return _no_ledger(endpoint, str(cause))
     if name in ("SQLITE_NOTADB", "SQLITE_CORRUPT"):
         return ConfigError(endpoint, "", f"is not an intact SQLite file ({cause}); restore it or name another file")
     return Unreachable(endpoint, str(cause)) if isinstance(problem, OperationalError) else None
@@ -51,6 +55,8 @@ def _postgresql(problem: DBAPIError, endpoint: str) -> SpillwayError | None:
         return AccessDenied(endpoint, text, fix=_FIX_ACCESS)
     if not code and 'FATAL: database "' in text and "does not exist" in text:
         return Missing("database", endpoint.rpartition("/")[2], endpoint, fix="create it, or correct the ledger's URL")
+    if code == "42P01":
+        return _no_ledger(endpoint, text)
     if code == "55P03":
         return Unreachable(endpoint, _WRITE_LOCK)
     if code == "53100":
@@ -58,3 +64,7 @@ def _postgresql(problem: DBAPIError, endpoint: str) -> SpillwayError | None:
     if code == "25006":
         return ConfigError(endpoint, "", f"is read-only ({text}); expected the primary server, not a standby")
     return Unreachable(endpoint, text) if isinstance(problem, (OperationalError, InterfaceError)) else None
+
+
+def _no_ledger(endpoint: str, problem: str) -> ConfigError:
+    return ConfigError(endpoint, "", f"holds no ledger any more ({problem}); restore it, or {UPGRADE} for a new one")

@@ -8,6 +8,7 @@ from sqlalchemy import Connection, inspect, text
 
 from spillway.errors import ConfigError
 from spillway.ledger.connection import Database
+from spillway.ledger.failures import UPGRADE
 from spillway.ledger.schema import REVISION, VERSION_TABLE
 
 _one_at_a_time = threading.Lock()
@@ -19,7 +20,7 @@ def upgrade(url: str) -> None:
     Raises:
         ConfigError: the URL is wrong, or a newer release has written this ledger.
     """
-    database = Database(url)
+    database = Database(url, create=True)
     # Alembic keeps the migration it runs in a module variable.
     with _one_at_a_time, database.writing() as connection:
         if _revision(connection, database.endpoint) != REVISION:
@@ -33,12 +34,15 @@ def check(database: Database) -> None:
         ConfigError: it has none, an older or a newer one.
     """
     with database.reading() as connection:
-        found = _revision(connection, database.endpoint)
+        require(connection, database.endpoint)
+
+
+def require(connection: Connection, endpoint: str) -> None:
+    """As ``check``, in a transaction that is under way: another release may have upgraded the ledger meanwhile."""
+    found = _revision(connection, endpoint)
     if found != REVISION:
         seen = "holds no ledger yet" if found is None else f"has the older schema {found}"
-        raise ConfigError(
-            database.endpoint, "", f"{seen}, expected schema {REVISION}; run spillway.ledger.upgrade(url) once"
-        )
+        raise ConfigError(endpoint, "", f"{seen}, expected schema {REVISION}; {UPGRADE}")
 
 
 def _revision(connection: Connection, endpoint: str) -> str | None:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from sqlalchemy import Connection, RowMapping, Select, insert, select, update
 
-from spillway.ledger.schema import attempts, runs
-from spillway.model import Attempt, AttemptState, Candidate, JobSpec, Reservation
+from spillway.deadlines import RESTART
+from spillway.ledger.schema import attempts, moves, runs
+from spillway.model import Attempt, AttemptState, Candidate, JobSpec, MoveState, Reservation, Schedule
 
 OPEN = attempts.c.state != AttemptState.SETTLED
+HELD = moves.c.state.in_([MoveState.ORDERED, MoveState.DRAINING])
+"""Moves that hold their target for the next attempt of their run."""
 
 
 def select_attempts() -> Select[tuple[object, ...]]:
@@ -44,6 +47,13 @@ def fetch_job(connection: Connection, run: str) -> JobSpec | None:
     return job
 
 
+def fetch_requester(connection: Connection, run: str) -> str | None:
+    """The DAG that asked for the run, None where a person did."""
+    origin = connection.execute(select(runs.c.origin).where(runs.c.run == run)).scalar()
+    asked_by = (origin or {}).get("dag_id")
+    return None if asked_by is None else str(asked_by)
+
+
 def add_attempt(connection: Connection, attempt: Attempt) -> None:
     """Store a new attempt; its job is its run's."""
     names = (field.name for field in dataclasses.fields(Attempt) if field.name not in ("job", "candidate"))
@@ -71,7 +81,20 @@ def extend_lease(connection: Connection, stored: Attempt, until: datetime) -> At
 
 def fetch_reservations(connection: Connection) -> tuple[Reservation, ...]:
     """What every open attempt holds; a settled one holds nothing."""
-    return tuple(_reservation(attempt) for attempt in fetch_attempts(connection, select_attempts().where(OPEN)))
+    opened = fetch_attempts(connection, select_attempts().where(OPEN))
+    return tuple(promise(a.label, a.job, a.candidate, a.started_at or a.reserved_at) for a in opened)
+
+
+def fetch_held(connection: Connection, *, but: str | None = None) -> tuple[Reservation, ...]:
+    """What moves hold for the next attempts of their runs, those of ``but`` left out."""
+    place = (moves.c.cluster, moves.c.pool, moves.c.billing)
+    found = select(moves.c.run, moves.c.attempt, *place, runs.c.job).join(runs, moves.c.run == runs.c.run).where(HELD)
+    if but is not None:
+        found = found.where(moves.c.run != but)
+    return tuple(
+        promise(f"{run}-{attempt + 1}", job, Candidate(cluster=cluster, pool=pool, billing=billing))
+        for run, attempt, cluster, pool, billing, job in connection.execute(found.order_by(moves.c.run))
+    )
 
 
 def _attempt(row: RowMapping) -> Attempt:
@@ -80,13 +103,47 @@ def _attempt(row: RowMapping) -> Attempt:
     return Attempt(candidate=place, **fields)
 
 
-def _reservation(attempt: Attempt) -> Reservation:
+def promise(attempt: str, job: JobSpec, place: Candidate, since: datetime | None = None) -> Reservation:
+    """What an attempt of the job, named by its label, holds at the place; ``since`` is when it began to train there."""
     return Reservation(
-        attempt=attempt.label,
-        department=attempt.job.department,
-        cluster=attempt.candidate.cluster,
-        pool=attempt.candidate.pool,
-        billing=attempt.candidate.billing,
-        gpus_per_node=attempt.job.gpus_per_node,
-        nodes=attempt.job.nodes,
+        attempt=attempt,
+        department=job.department,
+        cluster=place.cluster,
+        pool=place.pool,
+        billing=place.billing,
+        gpus_per_node=job.gpus_per_node,
+        nodes=job.nodes,
+        cpu_millicores_per_node=job.cpu_millicores,
+        memory_mib_per_node=job.memory_mib,
+        ends_at=None if since is None or job.longest is None else since + job.longest,
     )
+
+
+def fetch_schedule(connection: Connection, run: str, job: JobSpec) -> Schedule | None:
+    """By when the run has to be done and how far it is, None where its job does not say both."""
+    if job.finish_within is None or job.longest is None:
+        return None
+    asked_at: datetime | None = connection.execute(select(runs.c.created_at).where(runs.c.run == run)).scalar()
+    if asked_at is None:
+        return None
+    ended = fetch_attempts(connection, select_attempts().where(attempts.c.run == run))
+    done = sum((_kept(attempt) for attempt in ended), timedelta())
+    return first_schedule(job, asked_at, done=done)
+
+
+def first_schedule(job: JobSpec, asked_at: datetime, *, done: timedelta = timedelta()) -> Schedule | None:
+    """That of a run which is asked for at that moment."""
+    if job.finish_within is None or job.longest is None:
+        return None
+    return Schedule(
+        began_at=asked_at, deadline=asked_at + job.finish_within, work=job.longest, done=done, restart=RESTART
+    )
+
+
+def _kept(attempt: Attempt) -> timedelta:
+    """How long the attempt trained for what it committed: its part of the steps that it did."""
+    first, last, committed = attempt.first_step, attempt.last_step, attempt.committed_step
+    began, ended = attempt.started_at, attempt.ended_at
+    if first is None or last is None or committed is None or began is None or ended is None or last < first:
+        return timedelta()
+    return (ended - began) * (min(1.0, max(0, committed - first + 1) / (last - first + 1)))

@@ -1,128 +1,52 @@
-"""The ledger's tables, and column types that keep moments aware, money exact and values whole on every backend."""
+"""The tables of the ledger."""
 
 from __future__ import annotations
-
-from datetime import UTC, datetime
-from decimal import Decimal
-from typing import Any
 
 from sqlalchemy import (
     JSON,
     BigInteger,
+    Boolean,
     CheckConstraint,
     Column,
-    DateTime,
-    Dialect,
+    Float,
     ForeignKey,
     ForeignKeyConstraint,
     Index,
     Integer,
     MetaData,
-    Numeric,
     String,
     Table,
     Text,
-    TypeDecorator,
     text,
 )
-from sqlalchemy.types import TypeEngine
 
-from spillway import codec
+from spillway.ledger.columns import Moment, Money, Value, Word
 from spillway.ledger.values import TransferKind, TransferOutcome
 from spillway.model import (
     AttemptState,
     Billing,
     CostEntry,
     JobSpec,
+    MoveEstimate,
+    MoveState,
     Outcome,
     PlacementDecision,
     PlacementPolicy,
     Snapshot,
     Tier,
+    VerdictKind,
 )
 
-REVISION = "0001"
+REVISION = "0011"
 """The schema this release reads and writes. Revisions are four digits, and a newer one is the greater string."""
 
 VERSION_TABLE = "ledger_version"
 """Not Alembic's default name: a PostgreSQL database may be shared with Airflow, which uses that one."""
 
-
-class Moment(TypeDecorator[datetime]):
-    """An aware datetime, stored in UTC and given back in UTC; a naive one is refused."""
-
-    impl = DateTime(timezone=True)
-    cache_ok = True
-
-    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
-        if value is None:
-            return None
-        if value.tzinfo is None:
-            raise ValueError(f"expected an aware moment, got {value!r}; give it its time zone")
-        return value.astimezone(UTC)
-
-    def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
-        if value is None:
-            return None
-        # SQLite has no zones: what it stored was UTC already.
-        return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
-
-
-class Money(TypeDecorator[Decimal]):
-    """A finite Decimal to its last digit: NUMERIC without a scale where the backend is exact, text on SQLite."""
-
-    impl = Numeric()
-    cache_ok = True
-
-    def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
-        return dialect.type_descriptor(Text() if dialect.name == "sqlite" else Numeric())
-
-    def process_bind_param(self, value: Decimal | None, dialect: Dialect) -> Any:
-        if value is None:
-            return None
-        if not isinstance(value, Decimal) or not value.is_finite():
-            raise ValueError(f"expected a finite Decimal, got {value!r}")
-        return str(value) if dialect.name == "sqlite" else value
-
-    def process_result_value(self, value: Any, dialect: Dialect) -> Decimal | None:
-        return None if value is None else Decimal(value)
-
-
-class Value(TypeDecorator[Any]):
-    """A value of ``model`` as the plain JSON of ``codec``."""
-
-    impl = JSON(none_as_null=True)
-    cache_ok = True
-
-    def __init__(self, kind: type[Any]) -> None:
-        super().__init__()
-        self.kind = kind
-
-    def process_bind_param(self, value: Any, dialect: Dialect) -> Any:
-        return None if value is None else codec.encode(value)
-
-    def process_result_value(self, value: Any, dialect: Dialect) -> Any:
-        return None if value is None else codec.decode(self.kind, value)
-
-
-class Word(TypeDecorator[Any]):
-    """A member of a StrEnum as its text, so that a new member needs no change of the schema."""
-
-    impl = String(32)
-    cache_ok = True
-
-    def __init__(self, kind: type[Any]) -> None:
-        super().__init__()
-        self.kind = kind
-
-    def process_bind_param(self, value: Any, dialect: Dialect) -> Any:
-        return None if value is None else self.kind(value).value
-
-    def process_result_value(self, value: Any, dialect: Dialect) -> Any:
-        return None if value is None else self.kind(value)
-
-
 metadata = MetaData()
+
+installation = Table("installation", metadata, Column("id", String(36), primary_key=True))
+"""Its one row is made by the migration."""
 
 runs = Table(
     "runs",
@@ -131,6 +55,8 @@ runs = Table(
     Column("job", Value(JobSpec), nullable=False),
     Column("origin", JSON, nullable=False),
     Column("created_at", Moment, nullable=False),
+    Column("cancelled_at", Moment),
+    Column("cancel_reason", Text),
 )
 
 attempts = Table(
@@ -152,9 +78,13 @@ attempts = Table(
     Column("last_step", BigInteger),
     Column("committed_step", BigInteger),
     Column("outcome", Word(Outcome)),
+    Column("ending", Word(VerdictKind)),
     Column("reason", Text),
     Column("started_at", Moment),
     Column("ended_at", Moment),
+    Column("settled_at", Moment),
+    Column("price_per_gpu_hour", Money),
+    Column("fixed_cost_per_gpu_month", Money),
     CheckConstraint("number >= 1", name="attempts_number_from_one"),
     CheckConstraint("(state = 'settled') = (outcome IS NOT NULL)", name="attempts_outcome_when_settled"),
     # The database itself refuses a second open attempt of a run, whatever a caller does.
@@ -164,6 +94,38 @@ attempts = Table(
         unique=True,
         sqlite_where=text("state <> 'settled'"),
         postgresql_where=text("state <> 'settled'"),
+    ),
+)
+
+moves = Table(
+    "moves",
+    metadata,
+    Column("run", String(63), primary_key=True),
+    Column("number", Integer, primary_key=True, autoincrement=False),
+    Column("attempt", Integer, nullable=False),
+    Column("cluster", Text, nullable=False),
+    Column("pool", Text, nullable=False),
+    Column("billing", Word(Billing), nullable=False),
+    Column("state", Word(MoveState), nullable=False),
+    Column("reason", Text, nullable=False),
+    Column("origin", JSON, nullable=False),
+    Column("estimate", Value(MoveEstimate), nullable=False),
+    Column("ordered_at", Moment, nullable=False),
+    Column("lease_expires_at", Moment, nullable=False),
+    Column("draining_at", Moment),
+    Column("to_attempt", Integer),
+    Column("resumed_step", BigInteger),
+    Column("resumed_at", Moment),
+    Column("ended_at", Moment),
+    Column("problem", Text),
+    ForeignKeyConstraint(["run", "attempt"], ["attempts.run", "attempts.number"], name="moves_attempt"),
+    # The database itself refuses a second move of a run that is under way.
+    Index(
+        "moves_one_open_per_run",
+        "run",
+        unique=True,
+        sqlite_where=text("state NOT IN ('done', 'failed')"),
+        postgresql_where=text("state NOT IN ('done', 'failed')"),
     ),
 )
 
@@ -181,6 +143,18 @@ decisions = Table(
     ForeignKeyConstraint(["run", "attempt"], ["attempts.run", "attempts.number"], name="decisions_attempt"),
 )
 
+waiting = Table(
+    "waiting",
+    metadata,
+    Column("run", ForeignKey("runs.run"), primary_key=True),
+    Column("level", Integer, nullable=False),
+    Column("since", Moment, nullable=False),
+    Column("seen_at", Moment, nullable=False),
+    Column("places", JSON, nullable=False),
+    Index("waiting_in_order", "level", "seen_at"),
+)
+"""Runs that wait for room: ``level`` is that of their priority, 0 the highest."""
+
 costs = Table(
     "costs",
     metadata,
@@ -197,7 +171,13 @@ costs = Table(
     Column("amount", Money, nullable=False),
     Column("started_at", Moment, nullable=False, index=True),
     Column("ended_at", Moment, nullable=False),
+    Column("pool", Text),
+    Column("business_scene", Text),
+    Column("reserved_at", Moment),
+    Column("utilisation", Money),
+    Column("fixed_cost_per_gpu_month", Money, nullable=False, server_default=text("'0'")),
     CheckConstraint("ended_at >= started_at", name="costs_never_negative_time"),
+    Index("costs_of_department", "department", "ended_at"),
 )
 
 cost_corrections = Table(
@@ -209,6 +189,31 @@ cost_corrections = Table(
     Column("after", Value(CostEntry), nullable=False),
     Column("reason", Text, nullable=False),
     Column("corrected_at", Moment, nullable=False),
+)
+
+crossings = Table(
+    "crossings",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("department", Text, nullable=False),
+    Column("month", String(7), nullable=False),
+    Column("percent", Integer, nullable=False),
+    Column("limit", Money, nullable=False),
+    Column("spent", Money, nullable=False),
+    Column("projected", Money, nullable=False),
+    Column("seen_at", Moment, nullable=False),
+    Index("crossings_of_month", "department", "month"),
+)
+
+notices = Table(
+    "notices",
+    metadata,
+    Column("crossing", ForeignKey("crossings.id"), primary_key=True),
+    Column("target", Text, primary_key=True),
+    Column("tries", Integer, nullable=False),
+    Column("claimed_until", Moment),
+    Column("closed_at", Moment),
+    Column("problem", Text),
 )
 
 cool_downs = Table(
@@ -236,4 +241,26 @@ transfers = Table(
     Column("outcome", Word(TransferOutcome), nullable=False),
     Column("reason", Text),
     Column("run", String(63), index=True),
+    Column("objects_withheld", BigInteger),
+    Column("tls", Boolean),
+    Column("actor", Text),
+    Column("seconds", Float),
+)
+
+link_movers = Table(
+    "link_movers",
+    metadata,
+    Column("mover", String(36), primary_key=True),
+    Column("link", Text, nullable=False),
+    Column("kind", Word(TransferKind), nullable=False),
+    Column("bytes_per_second", Float),
+    Column("seen_at", Moment, nullable=False),
+)
+
+link_rates = Table(
+    "link_rates",
+    metadata,
+    Column("link", Text, primary_key=True),
+    Column("bytes_per_second", Float, nullable=False),
+    Column("measured_at", Moment, nullable=False),
 )

@@ -1,18 +1,36 @@
-"""The ledger: the only home of runs, attempts, decisions, costs, cool-downs and transfers."""
+"""The ledger: the only home of runs, attempts, moves, decisions, costs, cool-downs and transfers."""
 
 from __future__ import annotations
 
-from sqlalchemy import Engine
+from sqlalchemy import Engine, select
 
 from spillway.ledger.attempts import AttemptStore
 from spillway.ledger.bookings import CostStore
+from spillway.ledger.budgeting import BudgetStore
 from spillway.ledger.connection import Database
 from spillway.ledger.evidence import EvidenceStore
+from spillway.ledger.links import LinkStore
+from spillway.ledger.moves import MoveStore
+from spillway.ledger.notices import NoticeStore
+from spillway.ledger.queueing import QueueStore
 from spillway.ledger.reserving import ReservationStore
 from spillway.ledger.revisions import check
+from spillway.ledger.schema import installation
+from spillway.ledger.snapshots import SnapshotStore
 
 
-class Ledger(ReservationStore, AttemptStore, CostStore, EvidenceStore):
+class Ledger(
+    ReservationStore,
+    AttemptStore,
+    MoveStore,
+    CostStore,
+    BudgetStore,
+    NoticeStore,
+    EvidenceStore,
+    LinkStore,
+    QueueStore,
+    SnapshotStore,
+):
     """One database with all of it; each method is one transaction.
 
     After a lost answer each may be repeated; only ``record_transfer`` then adds a second line.
@@ -24,6 +42,12 @@ class Ledger(ReservationStore, AttemptStore, CostStore, EvidenceStore):
     def engine(self) -> Engine:
         """The SQLAlchemy engine, for reports that need SQL of their own."""
         return self.database.engine
+
+    def installation(self) -> str:
+        """The id of this installation: made with the ledger, never changed, what clusters tell its pods by."""
+        with self.database.reading() as connection:
+            found: str = connection.execute(select(installation.c.id)).scalar_one()
+        return found
 
 
 def open_ledger(url: str) -> Ledger:

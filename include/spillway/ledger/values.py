@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from typing import Any, TypedDict
 
-from spillway.model import CostEntry, JobSpec, PlacementDecision, PlacementPolicy, Snapshot, Tier
+from spillway.model import CostEntry, JobSpec, PlacementDecision, PlacementPolicy, Snapshot, Tier, VerdictKind
+
+Decide = Callable[[Snapshot], PlacementDecision]
+"""A pure decision on a snapshot with all the promises and cool-downs of its moment."""
 
 
 class AttemptFacts(TypedDict, total=False):
@@ -21,18 +24,24 @@ class AttemptFacts(TypedDict, total=False):
     first_step: int | None
     last_step: int | None
     committed_step: int | None
+    ending: VerdictKind | None
     started_at: datetime | None
     ended_at: datetime | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRecord:
-    """A run; ``origin`` is plain JSON that names what asked for it (the ids of DAG, DAG run, task and map index)."""
+    """A run; ``origin`` is plain JSON that names what asked for it (the ids of DAG, DAG run, task and map index).
+
+    ``cancelled_at`` and ``cancel_reason`` are None unless a person has ended it and nobody has asked for it since.
+    """
 
     run: str
     job: JobSpec
     origin: Mapping[str, Any]
     created_at: datetime
+    cancelled_at: datetime | None = None
+    cancel_reason: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +61,16 @@ class DecisionRecord:
     decision: PlacementDecision
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecentDecision:
+    """A decision without what it was taken from; ``origin`` is its run's."""
+
+    run: str
+    attempt: int | None
+    decision: PlacementDecision
+    origin: Mapping[str, Any]
+
+
 class TransferKind(StrEnum):
     IMAGE = "image"
     DATASET = "dataset"
@@ -60,6 +79,7 @@ class TransferKind(StrEnum):
 
 class TransferOutcome(StrEnum):
     COPIED = "copied"
+    READ = "read"
     UNCHANGED = "unchanged"
     REFUSED = "refused"
     FAILED = "failed"
@@ -69,8 +89,10 @@ class TransferOutcome(StrEnum):
 class Transfer:
     """One line of the evidence of where bytes went, or were kept from going; ``source`` and ``destination`` are sites.
 
-    ``size_bytes`` is what was moved, 0 for a refusal. The counts of objects are of datasets, None for anything else.
-    ``run`` is None where no run asked for it.
+    ``size_bytes`` is what was moved; of a failure what was read at the source, whether or not it arrived; 0 for a
+    refusal. The counts of objects are of datasets, None for anything else; ``objects_withheld`` is of a line that
+    refuses a group of them. ``run`` is None where no run asked for it, ``tls`` (whether both ends are encrypted),
+    ``actor`` (``dag/run/task`` or ``user@host``) and ``seconds`` where not known.
     """
 
     kind: TransferKind
@@ -85,6 +107,20 @@ class Transfer:
     run: str | None = None
     objects_copied: int | None = None
     objects_unchanged: int | None = None
+    objects_withheld: int | None = None
+    tls: bool | None = None
+    actor: str | None = None
+    seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinkUse:
+    """A mover and the link that it moves bytes over; its measured rate is None before there is one."""
+
+    link: str
+    mover: str
+    kind: TransferKind
+    bytes_per_second: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

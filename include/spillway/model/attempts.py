@@ -8,7 +8,8 @@ from decimal import Decimal
 from enum import StrEnum
 
 from spillway.model.decisions import Candidate
-from spillway.model.declared import Billing, JobSpec
+from spillway.model.declared import Billing
+from spillway.model.jobs import JobSpec
 
 
 class AttemptState(StrEnum):
@@ -24,13 +25,48 @@ class AttemptState(StrEnum):
 class Outcome(StrEnum):
     SUCCEEDED = "succeeded"
     PREEMPTED = "preempted"
+    MIGRATED = "migrated"
+    STALLED = "stalled"
     FAILED = "failed"
     CANCELLED = "cancelled"
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether the run goes on with another attempt: its place was lost or left, or it did nothing any more."""
+        return self in {Outcome.PREEMPTED, Outcome.MIGRATED, Outcome.STALLED}
+
+
+class VerdictKind(StrEnum):
+    """What became of an attempt's pod.
+
+    ``TASK_ENDED``: its task in Airflow was marked, cleared or killed. ``MIGRATED``: it was asked to end for a move.
+    ``STALLED``: it was asked to end because its trainer did nothing any more.
+    """
+
+    STARTING = "starting"
+    RUNNING = "running"
+    SUCCEEDED = "succeeded"
+    PREEMPTED = "preempted"
+    LOST_NODE = "lost-node"
+    PROGRAM_ERROR = "program-error"
+    IMAGE_MISSING = "image-missing"
+    START_TIMEOUT = "start-timeout"
+    DELETED_BY_PERSON = "deleted-by-person"
+    TASK_ENDED = "task-ended"
+    MIGRATED = "migrated"
+    STALLED = "stalled"
+    FENCED = "fenced"
+    CLUSTER_UNREACHABLE = "cluster-unreachable"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
-    """One try of a run at one place: a row of the ledger. ``run`` is a DNS label, ``number`` starts at 1."""
+    """One try of a run at one place: a row of the ledger. ``run`` is a DNS label, ``number`` starts at 1.
+
+    ``ending`` is how it ended, or is about to while it is open; None where nobody has seen it end. ``ended_at`` is when
+    its pod did, as far as that is known; ``settled_at`` is when that was put on record. The two prices are those of the
+    moment that it was reserved; None where they were not known, as of attempts of older releases.
+    """
 
     run: str
     number: int
@@ -47,19 +83,33 @@ class Attempt:
     last_step: int | None = None
     committed_step: int | None = None
     outcome: Outcome | None = None
+    ending: VerdictKind | None = None
     reason: str | None = None
     started_at: datetime | None = None
     ended_at: datetime | None = None
+    settled_at: datetime | None = None
+    price_per_gpu_hour: Decimal | None = None
+    fixed_cost_per_gpu_month: Decimal | None = None
 
     @property
     def label(self) -> str:
         """The value of the attempt label on the pod and of its reservation; also the pod's name."""
         return f"{self.run}-{self.number}"
 
+    @property
+    def expected_first_step(self) -> int:
+        """The step after the one that it resumes from; 1 where it begins anew."""
+        return 1 if self.resumed_from_step is None else self.resumed_from_step + 1
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CostEntry:
-    """One booking; its identity is (cluster, pod_uid, attempt)."""
+    """One booking; its identity is (cluster, pod_uid, attempt).
+
+    ``gpu_hours`` are from the start to the end of its pod, and ``amount`` is those at the price per hour. The share of
+    the pool's fixed cost comes on top (``attribution.by_month``). ``utilisation`` in [0, 1] is how busy its GPUs were;
+    None where nobody measured it, as ``reserved_at`` and ``pool`` are where nobody recorded them.
+    """
 
     cluster: str
     pod_uid: str
@@ -73,3 +123,8 @@ class CostEntry:
     amount: Decimal
     started_at: datetime
     ended_at: datetime
+    pool: str | None = None
+    business_scene: str | None = None
+    reserved_at: datetime | None = None
+    utilisation: Decimal | None = None
+    fixed_cost_per_gpu_month: Decimal = Decimal(0)

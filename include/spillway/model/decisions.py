@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from decimal import Decimal
 
 from spillway.model.declared import Billing
@@ -18,6 +18,24 @@ class Candidate:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Destination:
+    """Where somebody wants a run to go; what is None is left to the policy. ``leaving`` is where it is now."""
+
+    cluster: str | None = None
+    pool: str | None = None
+    billing: Billing | None = None
+    leaving: Candidate | None = None
+
+    def allows(self, candidate: Candidate) -> bool:
+        wanted = ((self.cluster, candidate.cluster), (self.pool, candidate.pool), (self.billing, candidate.billing))
+        return candidate != self.leaving and all(want in {None, has} for want, has in wanted)
+
+    def __str__(self) -> str:
+        """``cluster/pool/billing`` as far as it is said, ``best`` where nothing is."""
+        return "/".join(part for part in (self.cluster, self.pool, self.billing) if part) or "best"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Rejection:
     """Why a candidate is out. ``waits`` is True where time alone can change it (full now), False where it cannot."""
 
@@ -27,14 +45,29 @@ class Rejection:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TransferEstimate:
+    """What bringing data to a place takes; ``egress`` is money. None is unknown, never nothing."""
+
+    size_bytes: int | None = None
+    duration: timedelta | None = None
+    egress: Decimal | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PlacementVerdict:
-    """One row of the table of candidates. ``scores`` are normalised terms in [0, 1], ``total`` their weighted sum."""
+    """One row of the table of candidates. ``scores`` are normalised terms in [0, 1], ``total`` their weighted sum.
+
+    ``transfer`` is what the job's dataset takes to get there; None where nobody looked. ``full_price_per_gpu_hour`` is
+    the price with that in it, over the time that the job is expected to train; None too where a part of it is unknown.
+    """
 
     candidate: Candidate
     rejections: tuple[Rejection, ...]
     scores: Mapping[str, float]
     total: float
     price_per_gpu_hour: Decimal | None = None
+    transfer: TransferEstimate | None = None
+    full_price_per_gpu_hour: Decimal | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 from decimal import Decimal
 from enum import StrEnum
-from typing import Any
+
+from spillway.model.spending import Budget
 
 
 class Priority(StrEnum):
@@ -20,6 +21,23 @@ class Priority(StrEnum):
     EXPLORATION = "exploration"
 
 
+class SecondChoice(StrEnum):
+    """Where a priority goes when on-premises is full: ``HIGH_PERFORMANCE`` is a cloud pool that nobody reclaims."""
+
+    HIGH_PERFORMANCE = "high-performance"
+    SPOT = "spot"
+
+
+SECOND_CHOICES: Mapping[Priority, SecondChoice] = {
+    Priority.PRODUCTION_CORE: SecondChoice.HIGH_PERFORMANCE,
+    Priority.PRODUCTION_REGULAR: SecondChoice.HIGH_PERFORMANCE,
+    Priority.CUSTOMER_SERVICE: SecondChoice.HIGH_PERFORMANCE,
+    Priority.RESEARCH: SecondChoice.SPOT,
+    Priority.EXPLORATION: SecondChoice.SPOT,
+}
+"""Those of priorities for which nobody declares another one."""
+
+
 class Billing(StrEnum):
     """How a GPU-hour is paid for. ``OWNED`` is the on-premises marginal price, which may be 0 when configured so."""
 
@@ -28,6 +46,11 @@ class Billing(StrEnum):
     ON_DEMAND = "on-demand"
     SPOT = "spot"
 
+    @property
+    def bought(self) -> bool:
+        """Whether a provider is paid by the hour for it; budgets are about nothing else."""
+        return self is not Billing.OWNED
+
 
 class SiteKind(StrEnum):
     ONPREM = "onprem"
@@ -35,7 +58,7 @@ class SiteKind(StrEnum):
 
 
 class Tier(StrEnum):
-    """Core data is never stored off its home site; public data may be copied to any site."""
+    """How sensitive data is; where data of a tier may be stored is for ``Cluster.may_hold`` alone to say."""
 
     CORE = "core"
     PUBLIC = "public"
@@ -43,7 +66,12 @@ class Tier(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodePool:
-    """Nodes of one shape. ``max_nodes`` is the declared maximum: quota shares are of it, not of what runs now."""
+    """Nodes of one shape. ``max_nodes`` is the declared maximum: quota shares are of it, not of what runs now.
+
+    ``cpu_cores_per_node`` and ``memory_gib_per_node`` are what pods may have of an empty node; None where not said.
+    ``fixed_cost_per_month`` is of all of them together, and falls due whether they are used or not. ``prices_as_of`` is
+    the day (midnight, UTC) on which the prices were looked up; None where not said.
+    """
 
     name: str
     gpu_model: str
@@ -52,6 +80,10 @@ class NodePool:
     max_nodes: int
     prices_per_gpu_hour: Mapping[Billing, Decimal]
     node_selector: Mapping[str, str] = field(default_factory=dict)
+    cpu_cores_per_node: float | None = None
+    memory_gib_per_node: float | None = None
+    prices_as_of: datetime | None = None
+    fixed_cost_per_month: Decimal = Decimal(0)
 
     @property
     def max_gpus(self) -> int:
@@ -68,15 +100,19 @@ class Link:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreRef:
-    """Where a site keeps its objects: two Connections and a bucket per purpose.
+    """Where a site keeps its objects: Connections and a bucket per purpose.
 
-    ``connection`` is the mover's identity, ``pod_connection`` the one that training pods get.
+    ``connection`` is the mover's identity, ``pod_connection`` the one that training pods get. ``public_connection``,
+    where there is one, can read public datasets only: the mover reads with it what goes to a site without core data.
+    ``cache_bucket`` is where pods keep, encrypted, what they read of core data of other sites; None: nowhere.
     """
 
     connection: str
     pod_connection: str
     dataset_bucket: str
     checkpoint_bucket: str
+    public_connection: str | None = None
+    cache_bucket: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,44 +146,43 @@ class Cluster:
     def pool(self, name: str) -> NodePool:
         return next(pool for pool in self.pools if pool.name == name)
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Dataset:
-    """A folder of objects at its home site. ``prefix`` ends with a slash or is empty."""
-
-    name: str
-    home: str
-    prefix: str
-    tier: Tier
+    def find_pool(self, name: str) -> NodePool | None:
+        """The pool, None where none of that name is declared any more."""
+        return next((pool for pool in self.pools if pool.name == name), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JobSpec:
-    """A training job as its user declares it. GPUs are counted per node; ``nodes`` run as one gang."""
+class ImageUse:
+    """That a job file uses an image, for data of a tier.
 
-    name: str
-    department: str
-    priority: Priority
+    ``unclear_in`` is the name of a file that says no tier and no dataset that has one, which counts as core.
+    """
+
+    job: str
     image: str
-    command: tuple[str, ...]
-    gpus_per_node: int
-    nodes: int = 1
-    gpu_model: str | None = None
-    gpu_memory_gib: int = 0
-    cpu_cores: float = 1.0
-    memory_gib: float = 1.0
-    dataset: str | None = None
-    tier: Tier = Tier.CORE
-    latency_sensitive: bool = False
-    spot_ok: bool = False
-    expected_duration: timedelta | None = None
-    grace: timedelta = timedelta(seconds=30)
-    environment: Mapping[str, str] = field(default_factory=dict)
-    pod_overrides: Mapping[str, Any] = field(default_factory=dict)
+    tier: Tier
+    unclear_in: str | None = None
 
-    @property
-    def gpus(self) -> int:
-        return self.gpus_per_node * self.nodes
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MirroredRepository:
+    """A repository whose tags are mirrored from the home of images to other sites.
+
+    ``tags`` and ``exclude`` are shell patterns; a tag is wanted that matches one of the first and none of the second.
+    ``sites`` and ``platforms`` mean all where they are empty. ``signatures``: whether tags that belong to another image
+    (signatures, attestations, SBOMs) go with it. ``move_tags``: whether a tag that has another digest at a site is
+    overwritten there. ``delete``: whether a tag that the source no longer has is deleted at the sites.
+    """
+
+    repository: str
+    tags: tuple[str, ...] = ("*",)
+    exclude: tuple[str, ...] = ()
+    tier: Tier = Tier.CORE
+    sites: tuple[str, ...] = ()
+    platforms: tuple[str, ...] = ()
+    signatures: bool = True
+    move_tags: bool = False
+    delete: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,11 +194,36 @@ class QuotaShare:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CloudAccess:
+    """What a department may use of clouds: these clusters (None: every one), bought so.
+
+    ``dags`` are shell patterns of the DAGs that may ask for it; any, and people too, where there are none.
+    """
+
+    clusters: frozenset[str] | None
+    billing: frozenset[Billing]
+    dags: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PlacementPolicy:
-    """Declared policy of placement. ``weights`` is by scorer name; quotas is by department, absent = no GPUs."""
+    """Declared policy of placement. ``weights`` is by scorer name; quotas is by department, absent = no GPUs.
+
+    A department without one of ``budgets`` may spend without a limit. ``time_zone`` is the one whose months count.
+    ``cloud_access`` is by department, absent = no cloud; None of decisions that are older than this rule.
+    ``price_max_age``: how old a price of bought GPUs may be to be believed, None for any age.
+    ``borrowing``: whether jobs that may be interrupted also take what other departments leave of their quotas.
+    ``second_choice`` has every priority.
+    """
 
     weights: Mapping[str, Decimal]
     quotas: Mapping[str, QuotaShare]
+    budgets: tuple[Budget, ...] = ()
+    time_zone: str = "UTC"
+    cloud_access: Mapping[str, CloudAccess] | None = None
+    borrowing: bool = False
+    price_max_age: timedelta | None = None
+    second_choice: Mapping[Priority, SecondChoice] = field(default_factory=lambda: SECOND_CHOICES)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,7 +232,8 @@ class RunPolicy:
 
     ``cool_down``: how long a place that lost a pod is avoided. ``lease``: how long a reservation outlives its owner.
     ``startup_limit``: how long a pod may take until it runs. ``node_margin``: how long past its grace a pod on a lost
-    node or an unreachable cluster is waited for before the run goes on elsewhere.
+    node or an unreachable cluster is waited for before the run goes on elsewhere. ``attempts_without_progress``: so
+    many in a row that were lost before they committed a step end the run; ``stalls_without_progress``: that stalled.
     """
 
     cool_down: timedelta = timedelta(minutes=5)
@@ -180,3 +241,20 @@ class RunPolicy:
     startup_limit: timedelta = timedelta(minutes=20)
     node_margin: timedelta = timedelta(seconds=30)
     attempts_without_progress: int = 3
+    stalls_without_progress: int = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retention:
+    """Declared policy of which committed checkpoints stay: each that any of the rules keeps.
+
+    ``last``: the newest ones. ``every_steps``: multiples of it, 0 for none. ``best``: so many by ``metric``, a key of
+    their manifests' metrics. ``minimum_age``: younger ones stay; longer than anybody takes to read a checkpoint.
+    """
+
+    last: int = 3
+    every_steps: int = 0
+    best: int = 1
+    metric: str = "loss"
+    highest_is_best: bool = False
+    minimum_age: timedelta = timedelta(hours=1)

@@ -7,43 +7,65 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from spillway.model.declared import Billing, Cluster
+from spillway.model.decisions import Destination
+from spillway.model.declared import Billing, Cluster, Priority
+from spillway.model.spending import BudgetState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodUse:
-    """What one pod takes. ``attempt`` is its attempt label, None for a foreign pod; ``node`` is None while pending."""
+    """What one pod that takes GPUs takes. ``attempt`` is its attempt label, None for a foreign pod; ``node`` is None
+    while pending. What a pod does not ask for the scheduler takes for 0.
+    """
 
     name: str
     namespace: str
     gpus: int
     attempt: str | None = None
     node: str | None = None
+    cpu_millicores: int = 0
+    memory_mib: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeState:
-    """A node as its API reports it. ``pool`` is None where no declared pool's selector matches it."""
+    """A node as its API reports it. ``pool`` is None where no declared pool's selector matches it.
+
+    ``driver`` is the version of its GPU driver, ``driver_cuda`` the newest CUDA that this supports; None where no label
+    tells. ``cpu_millicores`` and ``memory_mib`` are what pods without GPUs leave of it for those with GPUs; None where
+    the node does not say what it has.
+    """
 
     name: str
     pool: str | None
     ready: bool
     schedulable: bool
     allocatable_gpus: int
+    driver: str | None = None
+    driver_cuda: str | None = None
+    cpu_millicores: int | None = None
+    memory_mib: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterState:
-    """One reachable cluster: its nodes and every pod that takes GPUs, foreign and pending ones included."""
+    """One reachable cluster: its nodes and every pod that takes GPUs, foreign and pending ones included.
+
+    ``clock_ahead`` is how far its clock is ahead of the one here, at least; None where its API does not say.
+    """
 
     cluster: Cluster
     nodes: tuple[NodeState, ...]
     pods: tuple[PodUse, ...]
+    clock_ahead: timedelta | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reservation:
-    """GPUs promised to an attempt; netted against its own pod by ``attempt``, so never counted twice."""
+    """What is promised to an attempt; netted against its own pod by ``attempt``, so never counted twice.
+
+    ``ends_at`` is when it has ended at the latest by what its job says; None where that says nothing.
+    """
 
     attempt: str
     department: str
@@ -52,6 +74,28 @@ class Reservation:
     billing: Billing
     gpus_per_node: int
     nodes: int
+    cpu_millicores_per_node: int = 0
+    memory_mib_per_node: int = 0
+    ends_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueuedRun:
+    """A run that waits for room and comes before the one that is decided on; ``since`` is when it began to wait.
+
+    ``places`` are the (cluster, pool) pairs where it lacks nothing but room, by the last look for it. Of an ``image``
+    that is None no node's driver is too old.
+    """
+
+    run: str
+    priority: Priority
+    since: datetime
+    nodes: int
+    gpus_per_node: int
+    cpu_millicores_per_node: int
+    memory_mib_per_node: int
+    places: frozenset[tuple[str, str]]
+    image: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +109,37 @@ class CoolDown:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DatasetFacts:
+    """Where a dataset comes from and how large it is; ``size_bytes`` is None where nobody has counted or said it.
+
+    ``remote_read``: a pod may read it at its home, over the link, at sites that may not store it.
+    """
+
+    home: str
+    size_bytes: int | None = None
+    remote_read: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Schedule:
+    """What a job has to do and by when.
+
+    ``work`` is how long it trains in all, ``done`` what of that is committed, ``restart`` what each start costs before
+    it trains again.
+    """
+
+    began_at: datetime
+    deadline: datetime
+    work: timedelta
+    done: timedelta
+    restart: timedelta
+
+    @property
+    def work_left(self) -> timedelta:
+        return max(timedelta(), self.work - self.done)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
     """All that a decision may know. Each declared cluster is in ``clusters`` or, with its cause, in ``unreachable``."""
 
@@ -73,10 +148,34 @@ class Snapshot:
     unreachable: Mapping[str, str] = field(default_factory=dict)
     unreachable_clusters: tuple[Cluster, ...] = ()
     """The declared facts of the clusters in ``unreachable``: they keep their candidates and count in the quotas."""
+    misconfigured: frozenset[str] = frozenset()
+    """Those in ``unreachable`` that could not even be asked: a Connection or a declared field is missing or wrong."""
     reservations: tuple[Reservation, ...] = ()
     cool_downs: tuple[CoolDown, ...] = ()
     datasets_present: frozenset[tuple[str, str]] = frozenset()
-    """(dataset, cluster) pairs verified to be whole at that site; the home of a dataset is one of them."""
+    """(dataset, cluster) pairs known to be whole at that site; the home of a dataset is one of them.
+
+    Nothing follows from a pair that is not there: the site's records may not have been readable.
+    """
+    datasets: Mapping[str, DatasetFacts] = field(default_factory=dict)
+    """By name; one that is not there says that nobody looked, and then no transfer counts in a price."""
+    link_rates: Mapping[str, float] = field(default_factory=dict)
+    """Bytes a second that the lines of sites were measured to carry, by the name of the site."""
+    schedule: Schedule | None = None
+    """That of the job; None where it has no deadline, or does not say how long it trains."""
+    queue: tuple[QueuedRun, ...] = ()
+    """The runs that come first, in their order, and no more than a few of them: only those can be hurt."""
+    core_images: Mapping[str, str] = field(default_factory=dict)
+    """Why an image counts as core though its own job's data may not be, by the name that the job gives it.
+
+    Nothing follows from one that is not there either: it may not have been asked for, or its registry was silent.
+    """
+    budgets: tuple[BudgetState, ...] = ()
+    """The job's department's, of the months in which the job would run; none of a month that has no limit."""
+    requester: str | None = None
+    """The DAG that asks for the job; None where a person does."""
+    destination: Destination | None = None
+    """Where the job is ordered to, where it is: no other place counts then."""
 
     @property
     def declared(self) -> tuple[Cluster, ...]:
@@ -100,7 +199,8 @@ class PodState:
 
     ``exit_code``, ``container_reason`` and ``container_message`` are of the trainer's container, ``message`` is of the
     pod or its scheduling. ``node_changed_at`` is when ``node_ready`` last changed; ``node_deleted`` is True while the
-    node is being deleted, shut down or drained. Of a gang it is the pod that decides, ``others_running`` beside it.
+    node is being deleted, shut down or drained. ``attempt`` and ``installation`` are what its labels say. Of a gang
+    it is the pod that decides, ``others_running`` beside it.
     """
 
     name: str
@@ -126,4 +226,5 @@ class PodState:
     started_at: datetime | None = None
     finished_at: datetime | None = None
     attempt: str | None = None
+    installation: str | None = None
     others_running: bool = False

@@ -1,71 +1,154 @@
-"""GPUs that are really free, node by node.
+"""What is really free, node by node.
 
 A sum over nodes says nothing about a job that needs eight GPUs on one node, so capacity is counted in blocks: how many
-times the GPUs of one of the job's pods fit onto the nodes.
+times the GPUs, cores and memory of one of the job's pods fit onto the nodes.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import NamedTuple
 
-from spillway.model import ClusterState, NodePool, NodeState, PodUse, Reservation
+from spillway.model import ClusterState, JobSpec, NodePool, NodeState, PodUse, Reservation
+
+
+class Room(NamedTuple):
+    """What is free on a node, or what a pod needs. Cores and memory of a node are None where it does not say them."""
+
+    gpus: int
+    cpu_millicores: int | None = None
+    memory_mib: int | None = None
+
+    def times(self, pod: Room) -> int:
+        """How many such pods, of at least one GPU, fit; what the node does not say limits nothing."""
+        most = self.gpus // pod.gpus
+        if most and self.cpu_millicores is not None and pod.cpu_millicores:
+            most = min(most, self.cpu_millicores // pod.cpu_millicores)
+        if most and self.memory_mib is not None and pod.memory_mib:
+            most = min(most, self.memory_mib // pod.memory_mib)
+        return most
+
+    def less(self, gpus: int, cpu_millicores: int | None, memory_mib: int | None) -> Room:
+        return Room(
+            max(0, self.gpus - gpus),
+            None if self.cpu_millicores is None else max(0, self.cpu_millicores - (cpu_millicores or 0)),
+            None if self.memory_mib is None else max(0, self.memory_mib - (memory_mib or 0)),
+        )
+
+
+def need_of(job: JobSpec) -> Room:
+    """What each pod of the job needs of its node."""
+    return Room(job.gpus_per_node, job.cpu_millicores, job.memory_mib)
+
+
+@lru_cache(maxsize=1000)
+def _empty(gpus: int, cores: float | None, memory: float | None) -> Room:
+    return Room(gpus, None if cores is None else int(cores * 1000), None if memory is None else int(memory * 1024))
+
+
+def empty_node(pool: NodePool) -> Room:
+    """What the pool's nodes have when nothing runs on them, as it is declared."""
+    return _empty(pool.gpus_per_node, pool.cpu_cores_per_node, pool.memory_gib_per_node)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolCapacity:
-    """A pool as it is now: free GPUs of each usable node, by name, and how many more nodes may be added."""
+    """A pool as it is now: what is free on each usable node, by name, and how many more nodes may be added."""
 
-    free_gpus: Mapping[str, int]
+    free: Mapping[str, Room]
     nodes_to_add: int
+    counted: dict[Room, int] = field(default_factory=dict, compare=False, repr=False)
+    """Blocks that were counted once: the jobs of a queue have few shapes."""
 
-    def blocks(self, gpus: int) -> int:
-        """How many pods of that many GPUs the nodes take now."""
-        return sum(free // gpus for free in self.free_gpus.values())
+    def blocks(self, pod: Room) -> int:
+        """How many such pods the nodes take now."""
+        if pod not in self.counted:
+            self.counted[pod] = sum(room.times(pod) for room in self.free.values())
+        return self.counted[pod]
+
+    def without(self, nodes: Collection[str]) -> PoolCapacity:
+        """The same, without what is free on these nodes."""
+        free = {name: room for name, room in self.free.items() if name not in nodes}
+        return PoolCapacity(free=free, nodes_to_add=self.nodes_to_add)
 
     @property
     def largest_block(self) -> int:
         """The most GPUs that are free on one node."""
-        return max(self.free_gpus.values(), default=0)
+        return max((room.gpus for room in self.free.values()), default=0)
 
 
-def pool_capacities(state: ClusterState, reservations: Iterable[Reservation]) -> Mapping[str, PoolCapacity]:
-    """The capacity of each declared pool of a reachable cluster.
+class ClusterUse:
+    """A cluster's pods and promises, sorted once by node and by pool: what is free now, and once some have ended.
 
-    Taken are the GPUs of every pod on a node, foreign ones too; then, first fit by the order of names, the pods of
+    Taken is what every pod on a node takes, foreign ones too; then, first fit by the order of names, the pods of
     reservations that are not on a node yet, and other pending pods. What fits nowhere takes nothing: a pod that waits
     for eight GPUs on one node does not hold the two it cannot use.
     """
-    free = _free_after_running(state)
-    on_nodes = Counter(pod.attempt for pod in state.pods if pod.node is not None and pod.attempt is not None)
-    ours = sorted((r for r in reservations if r.cluster == state.cluster.name), key=lambda r: (r.attempt, r.pool))
-    for reservation in ours:
-        nodes = [node.name for node in _usable(state.nodes, reservation.pool)]
-        for _ in range(reservation.nodes - on_nodes[reservation.attempt]):
-            _take_first_fit(free, nodes, reservation.gpus_per_node)
-    reserved = {reservation.attempt for reservation in ours}
-    every_node = sorted(free)
-    for pod in _pending(state.pods, reserved):
-        _take_first_fit(free, every_node, pod.gpus)
-    return {pool.name: _pool_capacity(pool, state.nodes, free) for pool in state.cluster.pools}
+
+    def __init__(self, state: ClusterState, reservations: Iterable[Reservation]) -> None:
+        ours = (r for r in reservations if r.cluster == state.cluster.name)
+        self.promised = tuple(sorted(ours, key=lambda r: (r.attempt, r.pool)))
+        self._pools = state.cluster.pools
+        self._usable = _usable(state.nodes)
+        self._members = Counter(node.pool for node in state.nodes)
+        self._on_nodes = Counter(pod.attempt for pod in state.pods if pod.node is not None and pod.attempt is not None)
+        self._pending = _pending(state.pods, {reservation.attempt for reservation in self.promised})
+        self._nodes = {
+            node.name: Room(node.allocatable_gpus, node.cpu_millicores, node.memory_mib)
+            for node in state.nodes
+            if node.ready and node.schedulable
+        }
+        self._names = sorted(self._nodes)
+        self._running: dict[str, list[PodUse]] = {name: [] for name in self._nodes}
+        self._nodes_of: dict[str | None, set[str]] = {}
+        for pod in state.pods:
+            if pod.node in self._nodes:
+                self._running[pod.node].append(pod)
+                self._nodes_of.setdefault(pod.attempt, set()).add(pod.node)
+        self._free = {name: self._left(name) for name in self._nodes}
+
+    def capacities(self, ended: Set[str] = frozenset()) -> Mapping[str, PoolCapacity]:
+        """The capacity of each declared pool, when these attempts have ended."""
+        free = dict(self._free)
+        for node in {node for attempt in ended for node in self._nodes_of.get(attempt, ())}:
+            free[node] = self._left(node, ended)
+        for reservation in self.promised:
+            if reservation.attempt not in ended:
+                pod = _pod_of(reservation)
+                for _ in range(reservation.nodes - self._on_nodes[reservation.attempt]):
+                    _take_first_fit(free, self._usable.get(reservation.pool, []), pod)
+        for use in self._pending:
+            _take_first_fit(free, self._names, Room(use.gpus, use.cpu_millicores, use.memory_mib))
+        return {
+            pool.name: PoolCapacity(
+                free={name: free[name] for name in self._usable.get(pool.name, [])},
+                nodes_to_add=max(0, pool.max_nodes - self._members[pool.name]),
+            )
+            for pool in self._pools
+        }
+
+    def _left(self, node: str, ended: Set[str] = frozenset()) -> Room:
+        room = self._nodes[node]
+        for pod in self._running[node]:
+            if pod.attempt not in ended:
+                room = room.less(pod.gpus, pod.cpu_millicores, pod.memory_mib)
+        return room
 
 
-def _free_after_running(state: ClusterState) -> dict[str, int]:
-    taken: Counter[str] = Counter()
-    for pod in state.pods:
-        if pod.node is not None:
-            taken[pod.node] += pod.gpus
-    return {
-        node.name: max(0, node.allocatable_gpus - taken[node.name])
-        for node in state.nodes
-        if node.ready and node.schedulable
-    }
+def _pod_of(reservation: Reservation) -> Room:
+    return Room(reservation.gpus_per_node, reservation.cpu_millicores_per_node, reservation.memory_mib_per_node)
 
 
-def _usable(nodes: Iterable[NodeState], pool: str) -> list[NodeState]:
-    usable = (node for node in nodes if node.pool == pool and node.ready and node.schedulable)
-    return sorted(usable, key=lambda node: node.name)
+def _usable(nodes: Iterable[NodeState]) -> Mapping[str, Sequence[str]]:
+    """The names of nodes that take pods, in their order, by pool."""
+    names: dict[str, list[str]] = {}
+    for node in sorted(nodes, key=lambda node: node.name):
+        if node.pool is not None and node.ready and node.schedulable:
+            names.setdefault(node.pool, []).append(node.name)
+    return names
 
 
 def _pending(pods: Iterable[PodUse], reserved: set[str]) -> list[PodUse]:
@@ -74,16 +157,8 @@ def _pending(pods: Iterable[PodUse], reserved: set[str]) -> list[PodUse]:
     return sorted(pending, key=lambda pod: (-pod.gpus, pod.namespace, pod.name))
 
 
-def _take_first_fit(free: dict[str, int], nodes: Sequence[str], gpus: int) -> None:
+def _take_first_fit(free: dict[str, Room], nodes: Sequence[str], pod: Room) -> None:
     for node in nodes:
-        if free[node] >= gpus:
-            free[node] -= gpus
+        if free[node].times(pod):
+            free[node] = free[node].less(*pod)
             return
-
-
-def _pool_capacity(pool: NodePool, nodes: Iterable[NodeState], free: Mapping[str, int]) -> PoolCapacity:
-    members = [node.name for node in nodes if node.pool == pool.name]
-    return PoolCapacity(
-        free_gpus={name: free[name] for name in members if name in free},
-        nodes_to_add=max(0, pool.max_nodes - len(members)),
-    )

@@ -2,68 +2,161 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass, field
 from decimal import Decimal
+from typing import Any, TypeVar
 
-from spillway.model import Billing, Candidate, Cluster, NodePool, PlacementPolicy, SiteKind, Snapshot
-from spillway.placement.capacity import PoolCapacity, pool_capacities
-from spillway.pricing import price_per_gpu_hour
+from spillway.lines import transfer
+from spillway.model import (
+    Billing,
+    Candidate,
+    Cluster,
+    NodePool,
+    NodeState,
+    PlacementPolicy,
+    SiteKind,
+    Snapshot,
+    TransferEstimate,
+)
+from spillway.placement.capacity import ClusterUse, PoolCapacity
+from spillway.pricing import price_is_stale, price_per_gpu_hour
 from spillway.quota import DepartmentGpus, department_gpus, gpus_in_use
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Context:
-    """``prices`` has the candidates with a price that can be believed; ``capacities`` the pools that can be seen."""
+    """``prices`` has the candidates with a price that can be believed, ``dearest`` the highest of each cluster;
+    ``uses`` the clusters that can be seen and ``capacities`` their pools now; ``transfers`` what bringing a dataset to
+    a cluster takes; ``offers`` the candidates of each pool, by cluster.
+    """
 
     snapshot: Snapshot
+    policy: PlacementPolicy
     clusters: Mapping[str, Cluster]
+    offers: tuple[tuple[tuple[Candidate, ...], ...], ...]
+    pools: Mapping[tuple[str, str], NodePool]
+    pool_nodes: Mapping[tuple[str, str], tuple[NodeState, ...]]
     prices: Mapping[Candidate, Decimal]
+    dearest: Mapping[str, Decimal]
+    transfers: Mapping[tuple[str, str], TransferEstimate]
+    uses: Mapping[str, ClusterUse]
     capacities: Mapping[tuple[str, str], PoolCapacity]
     quotas: Mapping[SiteKind, DepartmentGpus]
     used: Mapping[SiteKind, Mapping[str, int]]
+    found: dict[Hashable, Any] = field(default_factory=dict, compare=False, repr=False)
+    """What was worked out once and holds for every candidate, or for every job of a queue."""
+
+    def once(self, key: Hashable, work_out: Callable[[], T]) -> T:
+        """What ``work_out`` gives for the key, which names all that it depends on beside this context."""
+        if key not in self.found:
+            self.found[key] = work_out()
+        known: T = self.found[key]
+        return known
+
+    @property
+    def candidates(self) -> tuple[Candidate, ...]:
+        return tuple(candidate for cluster in self.offers for pool in cluster for candidate in pool)
+
+    def nodes(self, candidate: Candidate) -> tuple[NodeState, ...]:
+        """The nodes of the candidate's pool that can be seen."""
+        return self.pool_nodes.get((candidate.cluster, candidate.pool), ())
 
     def cluster(self, candidate: Candidate) -> Cluster:
         return self.clusters[candidate.cluster]
 
     def pool(self, candidate: Candidate) -> NodePool:
-        return self.cluster(candidate).pool(candidate.pool)
+        return self.pools[candidate.cluster, candidate.pool]
 
 
-def candidates(snapshot: Snapshot) -> tuple[Candidate, ...]:
+def offers(snapshot: Snapshot) -> tuple[tuple[tuple[Candidate, ...], ...], ...]:
     """Every way to run on a declared pool, those of unreachable clusters included, in the order of their names.
 
     A pool that declares no price has one candidate, so that the table shows why it is never chosen.
     """
+
+    def of_pool(cluster: Cluster, pool: NodePool) -> tuple[Candidate, ...]:
+        billings = sorted(pool.prices_per_gpu_hour) or [_usual_billing(cluster)]
+        return tuple(Candidate(cluster=cluster.name, pool=pool.name, billing=billing) for billing in billings)
+
     return tuple(
-        Candidate(cluster=cluster.name, pool=pool.name, billing=billing)
+        tuple(of_pool(cluster, pool) for pool in sorted(cluster.pools, key=lambda pool: pool.name))
         for cluster in snapshot.declared
-        for pool in sorted(cluster.pools, key=lambda pool: pool.name)
-        for billing in sorted(pool.prices_per_gpu_hour) or [_usual_billing(cluster)]
+        if cluster.pools
     )
 
 
 def index(snapshot: Snapshot, policy: PlacementPolicy) -> Context:
     """The context of one decision."""
     clusters = {cluster.name: cluster for cluster in snapshot.declared}
+    uses = {state.cluster.name: ClusterUse(state, snapshot.reservations) for state in snapshot.clusters}
+    every = offers(snapshot)
+    pools = {(cluster.name, pool.name): pool for cluster in clusters.values() for pool in cluster.pools}
     prices = {
         candidate: price
-        for candidate in candidates(snapshot)
-        if (price := price_per_gpu_hour(clusters[candidate.cluster].pool(candidate.pool), candidate.billing))
-        is not None
+        for of_cluster in every
+        for of_pool in of_cluster
+        for candidate in of_pool
+        if (price := _believed(candidate, pools, snapshot, policy)) is not None
     }
     return Context(
         snapshot=snapshot,
+        policy=policy,
         clusters=clusters,
+        offers=every,
+        pools=pools,
+        pool_nodes=_nodes_by_pool(snapshot),
         prices=prices,
+        dearest=_highest(prices),
+        transfers=_transfers(snapshot, clusters),
+        uses=uses,
         capacities={
-            (state.cluster.name, pool): capacity
-            for state in snapshot.clusters
-            for pool, capacity in pool_capacities(state, snapshot.reservations).items()
+            (cluster, pool): capacity for cluster, use in uses.items() for pool, capacity in use.capacities().items()
         },
         quotas={kind: department_gpus(policy.quotas, clusters.values(), kind) for kind in SiteKind},
         used={kind: gpus_in_use(snapshot.reservations, clusters.values(), kind) for kind in SiteKind},
     )
+
+
+def _nodes_by_pool(snapshot: Snapshot) -> Mapping[tuple[str, str], tuple[NodeState, ...]]:
+    found: dict[tuple[str, str], list[NodeState]] = {}
+    for state in snapshot.clusters:
+        for node in state.nodes:
+            if node.pool is not None:
+                found.setdefault((state.cluster.name, node.pool), []).append(node)
+    return {place: tuple(nodes) for place, nodes in found.items()}
+
+
+def _believed(
+    candidate: Candidate, pools: Mapping[tuple[str, str], NodePool], snapshot: Snapshot, policy: PlacementPolicy
+) -> Decimal | None:
+    pool, billing = pools[candidate.cluster, candidate.pool], candidate.billing
+    stale = price_is_stale(pool, billing, policy.price_max_age, snapshot.taken_at)
+    return None if stale else price_per_gpu_hour(pool, billing)
+
+
+def _highest(prices: Mapping[Candidate, Decimal]) -> Mapping[str, Decimal]:
+    highest: dict[str, Decimal] = {}
+    for candidate, price in prices.items():
+        highest[candidate.cluster] = max(price, highest.get(candidate.cluster, price))
+    return highest
+
+
+def _transfers(snapshot: Snapshot, clusters: Mapping[str, Cluster]) -> Mapping[tuple[str, str], TransferEstimate]:
+    """From its home to every cluster, for each dataset whose home is declared; nothing where it is whole already."""
+    return {
+        (dataset, cluster.name): transfer(
+            0 if (dataset, cluster.name) in snapshot.datasets_present else facts.size_bytes,
+            clusters[facts.home],
+            cluster,
+            snapshot.link_rates,
+        )
+        for dataset, facts in snapshot.datasets.items()
+        if facts.home in clusters
+        for cluster in clusters.values()
+    }
 
 
 def _usual_billing(cluster: Cluster) -> Billing:

@@ -1,56 +1,72 @@
-"""Why a candidate is out. Every filter is asked, so that the table shows all that would have to change.
-
-A rejection ``waits`` where time alone can lift it; what the declared facts rule out never passes by waiting.
-"""
+"""What may speak against a candidate, a function each; ``rules`` has them in their order."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping
+from decimal import Decimal
+from functools import lru_cache
 
-from spillway.model import Billing, Candidate, JobSpec, NodePool, Rejection, SiteKind, Tier
+from spillway.budget import cost_within, month_in
+from spillway.images.environment import Environment
+from spillway.images.reference import ImageReference
+from spillway.model import Billing, BudgetState, Candidate, JobSpec, Rejection, SiteKind, Tier
+from spillway.placement.capacity import Room, empty_node, need_of
 from spillway.placement.context import Context
-
-Filter = Callable[[JobSpec, Candidate, Context], Rejection | None]
+from spillway.placement.drivers import driver_problem
+from spillway.pricing import fixed_cost_per_gpu_month, price_per_gpu_hour
 
 WAITING_FOR_NODES = "waiting-for-nodes"
 """The rule of a pool that would have room if more of its declared nodes ran: the demand that a scaler answers."""
 
+FULL = "full"
+"""The rule of a pool that has no room now."""
 
-def rejections(job: JobSpec, candidate: Candidate, context: Context) -> tuple[Rejection, ...]:
-    """Every reason against the candidate, in the order of ``FILTERS``."""
-    found = (check(job, candidate, context) for check in FILTERS)
-    return tuple(rejection for rejection in found if rejection is not None)
+MISCONFIGURED = "misconfigured"
+"""The rule of a cluster that no client could be made for: a person lifts it, not time."""
+
+
+def destination(job: JobSpec, candidate: Candidate, context: Context) -> Rejection | None:
+    wanted = context.snapshot.destination
+    if wanted is None or wanted.allows(candidate):
+        return None
+    here = candidate == wanted.leaving
+    return never("destination", "is where the run is" if here else f"the run is ordered to {wanted}")
 
 
 def gpu_model(job: JobSpec, candidate: Candidate, context: Context) -> Rejection | None:
     pool = context.pool(candidate)
     if job.gpu_model in {None, pool.gpu_model}:
         return None
-    return _never("gpu-model", f"needs {job.gpu_model}, the pool has {pool.gpu_model}")
+    return never("gpu-model", f"needs {job.gpu_model}, the pool has {pool.gpu_model}")
 
 
 def gpu_memory(job: JobSpec, candidate: Candidate, context: Context) -> Rejection | None:
     pool = context.pool(candidate)
     if job.gpu_memory_gib <= pool.gpu_memory_gib:
         return None
-    return _never("gpu-memory", f"needs {job.gpu_memory_gib} GiB a GPU, the pool's have {pool.gpu_memory_gib}")
+    return never("gpu-memory", f"needs {job.gpu_memory_gib} GiB a GPU, the pool's have {pool.gpu_memory_gib}")
 
 
 def node_shape(job: JobSpec, candidate: Candidate, context: Context) -> Rejection | None:
     pool = context.pool(candidate)
-    if _pods_a_node(job, pool) > 0:
+    if _pods_a_node(job, candidate, context) > 0:
         return None
     if job.gpus_per_node < 1 or job.nodes < 1:
-        return _never("node-shape", f"needs at least 1 node with 1 GPU, asks for {job.nodes} with {job.gpus_per_node}")
-    return _never("node-shape", f"needs {job.gpus_per_node} GPUs on one node, the pool's have {pool.gpus_per_node}")
+        return never("node-shape", f"needs at least 1 node with 1 GPU, asks for {job.nodes} with {job.gpus_per_node}")
+    if job.gpus_per_node <= pool.gpus_per_node:
+        return never(
+            "node-shape",
+            f"needs {_beside_gpus(_pod(job, context))} a node, the pool's have {_beside_gpus(empty_node(pool))}",
+        )
+    return never("node-shape", f"needs {job.gpus_per_node} GPUs on one node, the pool's have {pool.gpus_per_node}")
 
 
 def declared_maximum(job: JobSpec, candidate: Candidate, context: Context) -> Rejection | None:
     pool = context.pool(candidate)
-    most = pool.max_nodes * _pods_a_node(job, pool)
+    most = pool.max_nodes * _pods_a_node(job, candidate, context)
     if most == 0 or job.nodes <= most:
         return None
-    return _never(
+    return never(
         "declared-maximum",
         f"needs {job.nodes} x {job.gpus_per_node} GPUs, the pool never has more than "
         f"{pool.max_nodes} x {pool.gpus_per_node}",
@@ -58,32 +74,52 @@ def declared_maximum(job: JobSpec, candidate: Candidate, context: Context) -> Re
 
 
 def residency(job: JobSpec, candidate: Candidate, context: Context) -> Rejection | None:
-    allowed = context.cluster(candidate).residency
-    # A site that may store core data may store any.
-    if job.tier in allowed or Tier.CORE in allowed:
+    cluster = context.cluster(candidate)
+    stored = ", ".join(sorted(cluster.residency)) or "none"
+    data = context.snapshot.datasets.get(job.dataset or "")
+    if not cluster.may_hold(job.tier) and not (data is not None and data.remote_read):
+        unsaid = (
+            "" if job.dataset or job.tier is not Tier.CORE else "; without a dataset, core is what no `tier:` means"
+        )
+        return never("residency", f"its data is of tier {job.tier}, the site may store {stored}{unsaid}")
+    if not cluster.may_hold(job.image_made_of):
+        made = "made of its data, as no `image_tier: public` denies"
+        return never("residency", f"its image is of tier {job.image_made_of}, {made}; the site may store {stored}")
+    why = context.snapshot.core_images.get(job.image)
+    if why is None or cluster.may_hold(Tier.CORE):
         return None
-    return _never(
-        "residency", f"its data is of tier {job.tier}, the site may store {', '.join(sorted(allowed)) or 'none'}"
-    )
+    return never("residency", f"its image {job.image} counts as core, the site may store {stored}: {why}")
 
 
 def latency(job: JobSpec, candidate: Candidate, context: Context) -> Rejection | None:
     if not job.latency_sensitive or context.cluster(candidate).kind is SiteKind.ONPREM:
         return None
-    return _never("latency", "is latency-sensitive, which only on-premises serves")
+    return never("latency", "is latency-sensitive, which only on-premises serves")
 
 
 def interruption(job: JobSpec, candidate: Candidate, context: Context) -> Rejection | None:
     if job.spot_ok or candidate.billing is not Billing.SPOT:
         return None
-    return _never("interruption", "may not be interrupted (spot_ok is false)")
+    return never("interruption", "may not be interrupted (spot_ok is false)")
 
 
 def price(job: JobSpec, candidate: Candidate, context: Context) -> Rejection | None:
     if candidate in context.prices:
         return None
-    declared = context.pool(candidate).prices_per_gpu_hour.get(candidate.billing)
-    return _never("price", f"no price to compare: {'none is declared' if declared is None else f'{declared} declared'}")
+    pool = context.pool(candidate)
+    declared = pool.prices_per_gpu_hour.get(candidate.billing)
+    if price_per_gpu_hour(pool, candidate.billing) is not None:
+        most = context.policy.price_max_age
+        age = "nobody says of which day" if pool.prices_as_of is None else f"of {pool.prices_as_of:%Y-%m-%d}"
+        return never("price", f"{declared} is {age} (prices_as_of), and no older than {most} is believed")
+    return never("price", f"no price to compare: {'none is declared' if declared is None else f'{declared} declared'}")
+
+
+def most_paid(job: JobSpec, candidate: Candidate, context: Context) -> Rejection | None:
+    asked, most = context.prices.get(candidate), job.max_price_per_gpu_hour
+    if asked is None or most is None or asked <= most:
+        return None
+    return never("max-price", f"costs {asked} a GPU-hour, the job pays at most {most}")
 
 
 def quota(job: JobSpec, candidate: Candidate, context: Context) -> Rejection | None:
@@ -91,25 +127,58 @@ def quota(job: JobSpec, candidate: Candidate, context: Context) -> Rejection | N
     gpus = context.quotas[kind]
     if job.department not in gpus.own:
         known = ", ".join(sorted(gpus.own)) or "none"
-        return _never("quota", f"department '{job.department}' has no quota; departments with one: {known}")
-    most = gpus.most(job.department)
+        return never("quota", f"department '{job.department}' has no quota; departments with one: {known}")
+    borrowing = context.policy.borrowing and job.spot_ok
+    most = gpus.most(job.department, borrowing=borrowing)
     if job.gpus > most:
-        return _never(
+        return never(
             "quota",
-            f"needs {job.gpus} GPUs, '{job.department}' never has more than {most} {kind} "
-            f"({gpus.own[job.department]} of its own, {gpus.rest} shared)",
+            f"needs {job.gpus} GPUs, '{job.department}' never has more than {most} GPUs at {kind} "
+            f"({gpus.own[job.department]} of its own, {gpus.rest} shared{', the rest lent' if borrowing else ''})",
         )
-    available = gpus.available(job.department, context.used[kind])
+    available = context.once(
+        ("available", kind, job.department, borrowing),
+        lambda: gpus.available(job.department, context.used[kind], borrowing=borrowing),
+    )
     if job.gpus <= available:
         return None
-    return _waits("quota", f"needs {job.gpus} GPUs, '{job.department}' has {available} of {most} {kind} left")
+    return waits("quota", f"needs {job.gpus} GPUs, '{job.department}' has {available} of {most} GPUs at {kind} left")
+
+
+def budget(job: JobSpec, candidate: Candidate, context: Context) -> Rejection | None:
+    """Whether every month in which the job would run bears it; only bought GPUs are paid from budgets."""
+    budgets, price_an_hour = context.snapshot.budgets, context.prices.get(candidate)
+    if not candidate.billing.bought or price_an_hour is None or not budgets:
+        return None
+    now, fixed = context.snapshot.taken_at, fixed_cost_per_gpu_month(context.pool(candidate))
+    for state in budgets:
+        if state.doubt is not None:
+            return waits("budget", f"the month is not known: {state.doubt}")
+        end = now + job.expected_duration if job.expected_duration else state.ends_at
+        cost = cost_within(month_in(state), job.gpus, now, end, price=price_an_hour, fixed=fixed)
+        if cost > state.left:
+            # Of a job that says no duration this month's part gets less while it waits, the whole next month does not.
+            lasting = job.expected_duration is not None or state.starts_at > now
+            rejected = never if lasting and cost > state.limit else waits
+            return rejected("budget", _over_budget(job, state, cost))
+    return None
+
+
+def _over_budget(job: JobSpec, state: BudgetState, cost: Decimal) -> str:
+    unsaid = "" if job.expected_duration else " until the month ends, as it says no expected_duration"
+    return (
+        f"would cost {cost:.2f} in {state.month}{unsaid}; '{state.department}' has {max(state.left, Decimal(0)):.2f} "
+        f"left of {state.limit:.2f} (booked {state.booked:.2f}, reserved {state.reserved:.2f})"
+    )
 
 
 def unreachable(job: JobSpec, candidate: Candidate, context: Context) -> Rejection | None:
     if (candidate.cluster, candidate.pool) in context.capacities:
         return None
     cause = context.snapshot.unreachable.get(candidate.cluster, "it was not observed")
-    return _waits("unreachable", f"the cluster cannot be seen: {cause}")
+    if candidate.cluster in context.snapshot.misconfigured:
+        return waits(MISCONFIGURED, f"cannot be asked until this is corrected: {cause}")
+    return waits("unreachable", f"the cluster cannot be seen: {cause}")
 
 
 def cool_down(job: JobSpec, candidate: Candidate, context: Context) -> Rejection | None:
@@ -122,51 +191,86 @@ def cool_down(job: JobSpec, candidate: Candidate, context: Context) -> Rejection
     if not cooling:
         return None
     last = max(cooling, key=lambda place: (place.until, place.reason))
-    return _waits("cool-down", f"is avoided until {last.until.isoformat(timespec='seconds')}: {last.reason}")
+    return waits("cool-down", f"is avoided until {last.until.isoformat(timespec='seconds')}: {last.reason}")
+
+
+def driver(job: JobSpec, candidate: Candidate, context: Context) -> Rejection | None:
+    """Whether a node's driver runs the CUDA that the image's tag names; nodes without labels may."""
+    problems, nodes = too_old(job.image, (candidate.cluster, candidate.pool), context), context.nodes(candidate)
+    if not problems or len(problems) < len(nodes):
+        return None
+    return waits("driver", f"{next(iter(problems.values()))}; no other of the pool's {len(nodes)} nodes does better")
 
 
 def room(job: JobSpec, candidate: Candidate, context: Context) -> Rejection | None:
-    """Whether all nodes of the gang fit now, each on one node; silent where shape or sight already rule it out."""
+    """Whether all nodes of the gang fit now, each on one node; silent where shape or sight already rule it out.
+
+    Nodes whose driver is too old count for nothing, unless all are: then ``driver`` says so.
+    """
     capacity = context.capacities.get((candidate.cluster, candidate.pool))
-    pods_a_node = _pods_a_node(job, context.pool(candidate))
+    pods_a_node = _pods_a_node(job, candidate, context)
     if capacity is None or pods_a_node == 0:
         return None
-    now = capacity.blocks(job.gpus_per_node)
+    left_out = too_old(job.image, (candidate.cluster, candidate.pool), context)
+    if len(left_out) < len(context.nodes(candidate)):
+        capacity = capacity.without(left_out)
+    pod = _pod(job, context)
+    now = capacity.blocks(pod)
     if now >= job.nodes:
         return None
     if now + capacity.nodes_to_add * pods_a_node >= job.nodes:
-        return _waits(WAITING_FOR_NODES, f"waiting for nodes in pool {candidate.pool}")
-    return _waits(
-        "full",
-        f"needs {job.nodes} x {job.gpus_per_node} GPUs, {now} of them fit now; "
-        f"the largest free block is {capacity.largest_block}",
-    )
+        return waits(WAITING_FOR_NODES, f"waiting for nodes in pool {candidate.pool}")
+    unfit = f" (nodes with too old a driver left out: {', '.join(sorted(left_out))})" if left_out else ""
+    by_gpus = capacity.blocks(Room(job.gpus_per_node))
+    if by_gpus >= job.nodes:
+        short = f"{by_gpus} by GPUs alone, but each needs {_beside_gpus(pod)} beside them"
+    else:
+        short = f"the largest free block is {capacity.largest_block}"
+    return waits(FULL, f"needs {job.nodes} x {job.gpus_per_node} GPUs, {now} of them fit now{unfit}; {short}")
 
 
-FILTERS: tuple[Filter, ...] = (
-    gpu_model,
-    gpu_memory,
-    node_shape,
-    declared_maximum,
-    residency,
-    latency,
-    interruption,
-    price,
-    quota,
-    unreachable,
-    cool_down,
-    room,
-)
+def too_old(image: str, place: tuple[str, str], context: Context) -> Mapping[str, str]:
+    """Why nodes of the (cluster, pool) cannot run the CUDA that the image's tag names, by their names."""
+    cuda = _cuda_of(image)
+    if cuda is None:
+        return {}
+
+    def problems() -> Mapping[str, str]:
+        found = ((node.name, driver_problem(cuda, node)) for node in context.pool_nodes.get(place, ()))
+        return {name: problem for name, problem in found if problem is not None}
+
+    return context.once(("driver", cuda, place), problems)
 
 
-def _pods_a_node(job: JobSpec, pool: NodePool) -> int:
+@lru_cache(maxsize=1000)
+def _cuda_of(image: str) -> str | None:
+    return Environment.of_tag(ImageReference.parse(image).tag).cuda
+
+
+def _pod(job: JobSpec, context: Context) -> Room:
+    """What each pod of the job needs of its node."""
+    return context.once(("pod", job.gpus_per_node, job.cpu_cores, job.memory_gib), lambda: need_of(job))
+
+
+def _pods_a_node(job: JobSpec, candidate: Candidate, context: Context) -> int:
     """How many of the job's pods an empty node takes; 0 where the job is no positive number of GPUs and nodes."""
-    return pool.gpus_per_node // job.gpus_per_node if job.gpus_per_node > 0 and job.nodes > 0 else 0
+    if job.gpus_per_node < 1 or job.nodes < 1:
+        return 0
+    pod = _pod(job, context)
+    key = ("pods", candidate.cluster, candidate.pool, pod)
+    return context.once(key, lambda: empty_node(context.pool(candidate)).times(pod))
 
 
-def _never(rule: str, reason: str) -> Rejection:
+def _beside_gpus(room: Room) -> str:
+    """Cores and memory, as far as they are said."""
+    cores = "?" if room.cpu_millicores is None else f"{room.cpu_millicores / 1000:g}"
+    memory = "?" if room.memory_mib is None else f"{room.memory_mib / 1024:g}"
+    return f"{cores} cores and {memory} GiB"
+
+
+def never(rule: str, reason: str) -> Rejection:
     return Rejection(rule=rule, reason=reason, waits=False)
 
 
-def _waits(rule: str, reason: str) -> Rejection:
+def waits(rule: str, reason: str) -> Rejection:
     return Rejection(rule=rule, reason=reason, waits=True)

@@ -3,40 +3,54 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 
-from spillway.model import Billing, Candidate, JobSpec, Priority, SiteKind
+from spillway.deadlines import Pace
+from spillway.model import Billing, Candidate, JobSpec, SecondChoice, SiteKind
 from spillway.placement.context import Context
+from spillway.placement.costs import costs
+from spillway.placement.deadline import stand
 
 Scorer = Callable[[JobSpec, Candidate, Context], float]
-
-UPPER_PRIORITIES = frozenset({Priority.PRODUCTION_CORE, Priority.PRODUCTION_REGULAR, Priority.CUSTOMER_SERVICE})
-"""These go to fast GPUs where local is full; the lower ones go to spot."""
 
 HIGH_PERFORMANCE_GPUS = ("GB300", "GB200", "B300", "B200", "H200", "H100")
 """A pool whose GPU model contains one of these is a high-performance pool."""
 
 
+@lru_cache(maxsize=1000)
+def is_fast(gpu_model: str) -> bool:
+    """Whether it is of a high-performance pool."""
+    return any(name in gpu_model.upper() for name in HIGH_PERFORMANCE_GPUS)
+
+
 def qos(job: JobSpec, candidate: Candidate, context: Context) -> float:
     """How well the place suits the priority: 1 its first choice, 0.5 its second, 0 any other.
 
-    On-premises is everybody's first choice. The second is a high-performance cloud pool that nobody reclaims for the
-    upper priorities, and spot for the lower ones.
+    On-premises is everybody's first choice, the second is that of the policy. For a job with a deadline it is spot
+    while that can be met, and then anything but spot.
     """
     if context.cluster(candidate).kind is SiteKind.ONPREM:
         return 1.0
     spot = candidate.billing is Billing.SPOT
-    if job.priority in UPPER_PRIORITIES:
-        model = context.pool(candidate).gpu_model.upper()
-        fast = any(name in model for name in HIGH_PERFORMANCE_GPUS)
-        return 0.5 if fast and not spot else 0.0
+    stands = stand(context)
+    if stands is Pace.LATE:
+        return 0.0 if spot else 0.5
+    if stands is None and context.policy.second_choice[job.priority] is SecondChoice.HIGH_PERFORMANCE:
+        return 0.5 if not spot and is_fast(context.pool(candidate).gpu_model) else 0.0
     return 0.5 if spot else 0.0
 
 
 def cost(job: JobSpec, candidate: Candidate, context: Context) -> float:
-    """1 for free, 0 for the dearest candidate, and linear between: a price of 0 needs no division by it."""
-    price = context.prices[candidate]
-    dearest = max(context.prices.values())
-    return float(1 - price / dearest) if dearest else 1.0
+    """1 for free, 0 for the dearest candidate, and linear between: a price of 0 needs no division by it.
+
+    The price is that of a GPU-hour with the transfer of the job's data in it; where that is unknown the place counts as
+    the dearest.
+    """
+    known = costs(job, context)
+    full = known.full_price(candidate, context)
+    if full is None:
+        return 0.0
+    return float(1 - full / known.dearest) if known.dearest else 1.0
 
 
 def affinity(job: JobSpec, candidate: Candidate, context: Context) -> float:

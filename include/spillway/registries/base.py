@@ -16,6 +16,15 @@ class Manifest:
     body: bytes
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Descriptor:
+    """One thing that is known by its digest: as a manifest refers to it, or as a registry answers for a tag."""
+
+    digest: str
+    size_bytes: int
+    media_type: str
+
+
 class ImageRegistry(Protocol):
     """A registry, a repository prefix in one, or an image layout on disk.
 
@@ -32,16 +41,40 @@ class ImageRegistry(Protocol):
     def resolve(self, repository: str, reference: str) -> str | None:
         """The digest that the reference points at, or None where the registry does not have it."""
 
+    def describe(self, repository: str, reference: str) -> Descriptor | None:
+        """What the reference points at, its manifest not read; None where the registry does not have it."""
+
     def manifest(self, repository: str, reference: str) -> Manifest:
         """The manifest; raises Missing, and DigestMismatch where body and digest disagree."""
+
+    def referrers(self, repository: str, digest: str) -> Manifest | None:
+        """An index of what refers to the manifest, as signatures do; None where the registry keeps no such list.
+
+        Such a registry has it as a tag, ``sha256-`` and the digits, where whoever pushed them made one.
+        """
 
     def has_blob(self, repository: str, digest: str) -> bool: ...
 
     def read_blob(self, repository: str, digest: str) -> Iterator[bytes]:
         """The blob's bytes in chunks; raises DigestMismatch at the end if they are not what the digest promises."""
 
-    def put_blob(self, repository: str, digest: str, chunks: Iterator[bytes], *, size_bytes: int) -> None:
-        """Store the bytes under their digest; the registry refuses other bytes (DigestMismatch)."""
+    def put_blob(
+        self, repository: str, digest: str, chunks: Iterator[bytes], *, size_bytes: int, mount_from: str | None = None
+    ) -> bool:
+        """Store the bytes under their digest; the registry refuses other bytes (DigestMismatch).
+
+        Args:
+            mount_from: another repository of this registry that has the blob.
+        Returns:
+            Whether they had to be sent: False where the registry took them from ``mount_from``, and read no chunk.
+        """
 
     def put_manifest(self, repository: str, reference: str, manifest: Manifest) -> None:
         """Store the manifest under a tag or its digest; everything that it references must be there already."""
+
+    def delete(self, repository: str, reference: str) -> None:
+        """Remove a tag; by a digest, the manifest with every tag that it has. Nothing happens where it is gone already.
+
+        Raises:
+            RequestRefused: the registry deletes nothing, or no tag without its manifest.
+        """

@@ -2,30 +2,19 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
+from spillway.codec import from_json
 from spillway.errors import InvalidImage
-from spillway.registries.base import Manifest
+from spillway.registries.base import Descriptor, Manifest
 from spillway.registries.digest import is_digest
 
-INDEX_MEDIA_TYPES = frozenset(
-    {"application/vnd.oci.image.index.v1+json", "application/vnd.docker.distribution.manifest.list.v2+json"}
-)
+OCI_INDEX_MEDIA_TYPE = "application/vnd.oci.image.index.v1+json"
+INDEX_MEDIA_TYPES = frozenset({OCI_INDEX_MEDIA_TYPE, "application/vnd.docker.distribution.manifest.list.v2+json"})
 MANIFEST_MEDIA_TYPES = frozenset(
     {"application/vnd.oci.image.manifest.v1+json", "application/vnd.docker.distribution.manifest.v2+json"}
 )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Descriptor:
-    """One thing that a manifest refers to by digest."""
-
-    digest: str
-    size_bytes: int
-    media_type: str
 
 
 def children(manifest: Manifest) -> tuple[Descriptor, ...]:
@@ -34,6 +23,15 @@ def children(manifest: Manifest) -> tuple[Descriptor, ...]:
     if manifest.media_type not in INDEX_MEDIA_TYPES:
         return ()
     return tuple(_descriptor(manifest, entry) for entry in _entries(manifest, document, "manifests"))
+
+
+def index_entries(manifest: Manifest) -> tuple[Mapping[str, Any], list[Mapping[str, Any]]]:
+    """The whole document of an index and the entries of its manifests, each known to have a digest."""
+    document = _document(manifest)
+    entries = _entries(manifest, document, "manifests")
+    for entry in entries:
+        _descriptor(manifest, entry)
+    return document, entries
 
 
 def blobs(manifest: Manifest) -> tuple[Descriptor, ...]:
@@ -52,7 +50,7 @@ def blobs(manifest: Manifest) -> tuple[Descriptor, ...]:
 
 def _document(manifest: Manifest) -> Mapping[str, Any]:
     try:
-        document = json.loads(manifest.body)
+        document = from_json(manifest.body)
     except ValueError as problem:
         raise InvalidImage(manifest.digest, f"its manifest is not JSON ({problem})") from problem
     if not isinstance(document, Mapping):

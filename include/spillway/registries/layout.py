@@ -7,12 +7,13 @@ import json
 import os
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from spillway.codec import from_json
 from spillway.errors import InvalidImage, Missing
-from spillway.registries.base import Manifest
+from spillway.registries.base import Descriptor, Manifest
 from spillway.registries.content import INDEX_MEDIA_TYPES, MANIFEST_MEDIA_TYPES, blobs, children
 from spillway.registries.digest import is_digest, label, verified
 
@@ -43,6 +44,14 @@ class LayoutRegistry:
         digest = reference if is_digest(reference) else dict(_tagged(self._index(repository))).get(reference)
         return digest if digest is not None and self._blob(repository, digest).is_file() else None
 
+    def describe(self, repository: str, reference: str) -> Descriptor | None:
+        """What the reference points at, or None where the layout does not have it."""
+        digest = self.resolve(repository, reference)
+        if digest is None:
+            return None
+        manifest = self.manifest(repository, digest)
+        return Descriptor(digest=digest, size_bytes=len(manifest.body), media_type=manifest.media_type)
+
     def manifest(self, repository: str, reference: str) -> Manifest:
         """The manifest, byte for byte; raises Missing and DigestMismatch."""
         digest = self.resolve(repository, reference)
@@ -50,6 +59,10 @@ class LayoutRegistry:
             raise Missing("image", label(repository, reference), self.name)
         body = b"".join(self.read_blob(repository, digest))
         return Manifest(digest=digest, media_type=_media_type(digest, body), body=body)
+
+    def referrers(self, repository: str, digest: str) -> Manifest | None:
+        """None: a layout keeps no list of them."""
+        return None
 
     def has_blob(self, repository: str, digest: str) -> bool:
         """Whether the blob is in this repository."""
@@ -65,13 +78,21 @@ class LayoutRegistry:
         with file:
             yield from verified(iter(lambda: file.read(CHUNK_BYTES), b""), digest, what=f"blob {what} of {self.name}")
 
-    def put_blob(self, repository: str, digest: str, chunks: Iterator[bytes], *, size_bytes: int) -> None:
-        """Store the bytes under their digest; other bytes are refused (DigestMismatch)."""
+    def put_blob(
+        self, repository: str, digest: str, chunks: Iterator[bytes], *, size_bytes: int, mount_from: str | None = None
+    ) -> bool:
+        """Store the bytes under their digest; other bytes are refused (DigestMismatch). A mount is a hard link."""
         target = self._blob(repository, digest)
+        if mount_from is not None and self.has_blob(mount_from, digest):
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with suppress(FileExistsError):
+                target.hardlink_to(self._blob(mount_from, digest))
+            return False
         what = f"blob {label(repository, digest)} for {self.name}"
         with _replacing(target) as file:
             for chunk in verified(chunks, digest, what=what, size_bytes=size_bytes):
                 file.write(chunk)
+        return True
 
     def put_manifest(self, repository: str, reference: str, manifest: Manifest) -> None:
         """Store the manifest under a tag or its digest; raises Missing where its content is not there yet."""
@@ -82,22 +103,37 @@ class LayoutRegistry:
         if not is_digest(reference):
             self._tag(repository, reference, manifest)
 
+    def delete(self, repository: str, reference: str) -> None:
+        """Remove a tag; by a digest, the manifest with every tag that it has."""
+        by_digest = is_digest(reference)
+        with self._changing(repository) as entries:
+            entries[:] = [e for e in entries if reference != (e["digest"] if by_digest else _tag_of(e))]
+        if by_digest:
+            self._blob(repository, reference).unlink(missing_ok=True)
+
     def _tag(self, repository: str, tag: str, manifest: Manifest) -> None:
+        entry = {
+            "mediaType": manifest.media_type,
+            "digest": manifest.digest,
+            "size": len(manifest.body),
+            "annotations": {TAG_ANNOTATION: tag},
+        }
+        with self._changing(repository) as entries:
+            places = [number for number, known in enumerate(entries) if _tag_of(known) == tag]
+            if places:
+                entries[places[0]] = entry
+            else:
+                entries.append(entry)
+
+    @contextmanager
+    def _changing(self, repository: str) -> Iterator[list[dict[str, Any]]]:
+        """The entries of the repository's index, to be changed under a lock; they are written when the block ends."""
         folder = self._folder(repository)
+        folder.mkdir(parents=True, exist_ok=True)
         with (folder / ".lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             index = self._index(repository)
-            entry = {
-                "mediaType": manifest.media_type,
-                "digest": manifest.digest,
-                "size": len(manifest.body),
-                "annotations": {TAG_ANNOTATION: tag},
-            }
-            places = [number for number, known in enumerate(index["manifests"]) if _tag_of(known) == tag]
-            if places:
-                index["manifests"][places[0]] = entry
-            else:
-                index["manifests"].append(entry)
+            yield index["manifests"]
             for name, document in (("oci-layout", LAYOUT_VERSION), ("index.json", index)):
                 with _replacing(folder / name) as file:
                     file.write(json.dumps(document).encode())
@@ -105,7 +141,7 @@ class LayoutRegistry:
     def _index(self, repository: str) -> dict[str, Any]:
         path = self._folder(repository) / "index.json"
         try:
-            index: dict[str, Any] = json.loads(path.read_bytes())
+            index: dict[str, Any] = from_json(path.read_bytes())
         except FileNotFoundError:
             return {"schemaVersion": 2, "mediaType": "application/vnd.oci.image.index.v1+json", "manifests": []}
         except ValueError as problem:
@@ -136,7 +172,7 @@ def _tagged(index: dict[str, Any]) -> list[tuple[str, str]]:
 def _media_type(digest: str, body: bytes) -> str:
     """What the manifest says it is; one without a word, as the specification allows, is told by its content."""
     try:
-        document = json.loads(body)
+        document = from_json(body)
     except ValueError:
         document = None
     if not isinstance(document, dict):

@@ -3,29 +3,28 @@
 from __future__ import annotations
 
 import base64
-import email.utils
-import json
 import re
+import ssl
 import threading
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from time import monotonic, sleep, time
-from typing import Any
+from time import monotonic, sleep
 from urllib.parse import urlencode, urljoin, urlsplit
 
-import urllib3
+from spillway.errors import AccessDenied, ConfigError, RequestRefused, StoreFull, Unreachable
+from spillway.registries.answers import error_text, is_full, rate_limit_seconds, read_json
+from spillway.registries.wire import Answer, Wire
+from spillway.stores.http_pool import Broken
+from spillway.stores.patience import AWAY_SECONDS, TRIES, Patience
 
-from spillway.errors import AccessDenied, ConfigError, RequestRefused, Unreachable
-
-CONNECT_SECONDS = 10.0
-READ_SECONDS = 60.0
-MAX_PARALLEL = 16
-MAX_REDIRECTS = 5
 MAX_RATE_LIMIT_WAITS = 4
-MAX_RATE_LIMIT_WAIT_SECONDS = 60.0
+MAX_RATE_LIMIT_WAIT_SECONDS = 120.0
+"""A registry that asks for a longer pause is left alone: whoever called may come back then."""
 FAILURES = (500, 502, 503, 504)
-FAILURE_PAUSES_SECONDS = (0.2, 1.0)
-"""Pauses before a request is repeated that the registry failed at, as one that is written to elsewhere may."""
+FAILURE_TRIES = 3
+"""Of a request that the registry fails at, as one that is written to elsewhere may."""
+RESUME_TRIES = TRIES
+"""Of a blob at one place of it; while the registry is away there are more."""
 TOKEN_SECONDS = 60.0
 """How long a token lives whose service does not say; the distribution specification's own default."""
 TOKEN_MARGIN_SECONDS = 10.0
@@ -41,13 +40,20 @@ class Request:
     headers: Mapping[str, str] = field(default_factory=dict)
     body: bytes | None = None
     stream: Iterable[bytes] | None = None
+    once: bool = False
+    """Sending it twice is not the same as sending it once."""
     accepted: tuple[int, ...] = (200,)
     """Statuses that the caller understands; every other one is raised."""
 
     @property
     def repeatable(self) -> bool:
-        """Whether sending it twice is the same as sending it once."""
-        return self.stream is None and self.method != "POST"
+        """Whether it may be sent again after a failure that leaves open what became of it."""
+        return self.stream is None and not self.once and self.method != "POST"
+
+
+def resume_patience() -> Patience:
+    """That with a blob that breaks off: what was moved of it is kept for as long as the registry's restart may take."""
+    return Patience(RESUME_TRIES, monotonic, away_seconds=AWAY_SECONDS)
 
 
 class Transport:
@@ -65,49 +71,59 @@ class Transport:
         self.base_url = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
         self.endpoint = f"registry {name} ({parts.netloc.rpartition('@')[2]})"
         self._credentials = (username, password) if username else None
-        self._pool = urllib3.PoolManager(
-            maxsize=MAX_PARALLEL,
-            timeout=urllib3.Timeout(connect=CONNECT_SECONDS, read=READ_SECONDS),
-            retries=urllib3.Retry(
-                total=None, connect=0, read=0, status=0, redirect=MAX_REDIRECTS, respect_retry_after_header=False
-            ),
-            ca_certs=ca_file,
-        )
+        self._wire, self._ca_file = Wire(ca_file), ca_file
         self._lock = threading.Lock()
         self._challenge: Challenge | None = None
         self._tokens: dict[str, tuple[str, float]] = {}
+        self._challenged_scopes: dict[str, str] = {}
+        """What the registry itself calls a scope: behind a proxy its repositories may have other names than here."""
+        self._welcome_at = 0.0
 
-    def send(self, request: Request) -> urllib3.BaseHTTPResponse:
+    def send(self, request: Request) -> Answer:
         """The answer, its body not yet read; the caller reads or closes it.
 
         Raises:
             Unreachable, AccessDenied, RequestRefused: the registry gave no answer that the caller accepts.
         """
-        waits = failures = 0
+        waits, patience = 0, Patience(FAILURE_TRIES, monotonic)
         while True:
+            self._wait_until_welcome()
             answer = self._send_authenticated(request)
-            if answer.status == 429 and waits < MAX_RATE_LIMIT_WAITS and request.stream is None:
-                pause = min(_retry_after_seconds(answer, attempt=waits), MAX_RATE_LIMIT_WAIT_SECONDS)
+            limit = rate_limit_seconds(answer, attempt=waits)
+            if limit is not None and limit <= MAX_RATE_LIMIT_WAIT_SECONDS and waits < MAX_RATE_LIMIT_WAITS:
                 waits += 1
-            elif answer.status in FAILURES and failures < len(FAILURE_PAUSES_SECONDS) and request.repeatable:
-                pause = FAILURE_PAUSES_SECONDS[failures]
-                failures += 1
+                with self._lock:
+                    self._welcome_at = max(self._welcome_at, monotonic() + limit)
+                if request.stream is not None:
+                    return self._checked(request, answer)
+                answer.drain()
             else:
-                return self._checked(request, answer)
-            answer.drain_conn()
+                passes = answer.status in FAILURES and request.repeatable
+                pause = patience.after_failure() if passes else None
+                if pause is None:
+                    return self._checked(request, answer)
+                answer.drain()
+                sleep(pause)
+
+    def _wait_until_welcome(self) -> None:
+        """Sit out a rate limit that any request has met: others would only make it longer."""
+        with self._lock:
+            pause = self._welcome_at - monotonic()
+        if pause > 0:
             sleep(pause)
 
-    def _send_authenticated(self, request: Request) -> urllib3.BaseHTTPResponse:
+    def _send_authenticated(self, request: Request) -> Answer:
         """Send; answer a first challenge, or the end of a token's life, once."""
-        url = urljoin(self.base_url, request.url)
+        url = full_url(self.base_url, request.url)
         authorization = self._authorization(request.scope) if self._own(url) else None
         answer = self._exchange(request, url, authorization)
-        challenge = answer.headers.get("WWW-Authenticate")
+        challenge = answer.headers.get("www-authenticate")
         if answer.status != 401 or not challenge or not self._own(url):
             return answer
-        answer.drain_conn()
+        answer.drain()
         with self._lock:
             self._challenge = parse_challenge(challenge)
+            self._challenged_scopes[request.scope] = self._challenge.scope
             if self._tokens.get(request.scope, ("", 0.0))[0] == authorization:
                 self._tokens.pop(request.scope, None)
         if request.stream is not None:
@@ -115,7 +131,7 @@ class Transport:
         return self._exchange(request, url, self._authorization(request.scope))
 
     def _own(self, url: str) -> bool:
-        return urlsplit(url).netloc == urlsplit(self.base_url).netloc
+        return origin(url) == origin(self.base_url)
 
     def _authorization(self, scope: str) -> str | None:
         """The header's value as far as the registry has said what it wants; None before its first challenge."""
@@ -127,7 +143,8 @@ class Transport:
                 return self._basic()
             token, ends_at = self._tokens.get(scope, ("", 0.0))
             if monotonic() >= ends_at:
-                token, ends_at = self._fetch_token(challenge, scope)
+                wanted = " ".join(dict.fromkeys(f"{scope} {self._challenged_scopes.get(scope, '')}".split()))
+                token, ends_at = self._fetch_token(challenge, wanted)
                 self._tokens[scope] = (token, ends_at)
             return token
 
@@ -155,40 +172,34 @@ class Transport:
         lifetime = max(float(document.get("expires_in") or TOKEN_SECONDS) - TOKEN_MARGIN_SECONDS, 1.0)
         return f"Bearer {token}", monotonic() + lifetime
 
-    def _exchange(
-        self, request: Request, url: str, authorization: str | None, *, again: bool = True
-    ) -> urllib3.BaseHTTPResponse:
+    def _exchange(self, request: Request, url: str, authorization: str | None) -> Answer:
         headers = dict(request.headers)
-        headers["Accept-Encoding"] = "identity"
         if authorization is not None:
             headers["Authorization"] = authorization
+        body = request.stream if request.body is None else request.body
         try:
-            return self._pool.request(
-                request.method,
-                url,
-                headers=headers,
-                body=request.stream if request.body is None else request.body,
-                preload_content=False,
-                decode_content=False,
-                redirect=request.method == "GET",
-            )
-        except urllib3.exceptions.ProtocolError as problem:
-            # A server may close an idle connection in the very moment it is used again.
-            if again and request.method in ("GET", "HEAD"):
-                return self._exchange(request, url, authorization, again=False)
+            return self._wire.send(request.method, url, headers, body)
+        except Broken as problem:
             raise Unreachable(self.endpoint, _reason(problem)) from problem
-        except urllib3.exceptions.HTTPError as problem:
-            raise Unreachable(self.endpoint, _reason(problem)) from problem
+        except ssl.SSLCertVerificationError as problem:
+            unknown = "its certificate is not signed by a known authority; give the registry's CA file"
+            raise Unreachable(self.endpoint, unknown) from problem
+        except OSError as problem:
+            text = f"the certificates in '{self._ca_file}' cannot be read: {problem}"
+            raise ConfigError(self.endpoint, "", text) from problem
 
-    def _checked(self, request: Request, answer: urllib3.BaseHTTPResponse) -> urllib3.BaseHTTPResponse:
+    def _checked(self, request: Request, answer: Answer) -> Answer:
         if answer.status in request.accepted:
             return answer
         problem = error_text(answer)
         if answer.status in (401, 403):
             raise AccessDenied(self.endpoint, problem, fix=self._fix(answer.status, request.scope))
-        if answer.status == 429:
-            pause = _retry_after_seconds(answer, attempt=MAX_RATE_LIMIT_WAITS)
-            raise Unreachable(self.endpoint, "it limits the rate of requests (429)", retry_after_seconds=pause)
+        pause = rate_limit_seconds(answer, attempt=MAX_RATE_LIMIT_WAITS)
+        if pause is not None:
+            limit = f"it limits the rate of requests ({answer.status}) and asks for a pause of {pause:.0f} s"
+            raise Unreachable(self.endpoint, limit, retry_after_seconds=pause)
+        if is_full(answer, problem):
+            raise StoreFull(self.endpoint, problem)
         if answer.status >= 500 or answer.status in (408, 425):
             raise Unreachable(self.endpoint, problem)
         raise RequestRefused(self.endpoint, f"{request.method} {urlsplit(request.url).path}", problem)
@@ -208,6 +219,25 @@ class Challenge:
     scheme: str
     realm: str = ""
     service: str = ""
+    scope: str = ""
+
+
+def origin(url: str) -> tuple[str, str]:
+    """What a password belongs to: the scheme, and the host with its port where that is not the scheme's own."""
+    parts = urlsplit(url)
+    usual = {"http": ":80", "https": ":443"}.get(parts.scheme, "")
+    return parts.scheme, parts.netloc.lower().removesuffix(usual)
+
+
+def full_url(base_url: str, url: str) -> str:
+    """Where a registry's relative or absolute URL leads.
+
+    One that calls itself ``http``, as behind a proxy that speaks TLS for it, is asked over TLS all the same.
+    """
+    full, base = urlsplit(urljoin(base_url, url)), urlsplit(base_url)
+    if origin(full.geturl()) == ("http", origin(base_url)[1]):
+        full = full._replace(scheme=base.scheme, netloc=base.netloc)
+    return full.geturl()
 
 
 def parse_challenge(header: str) -> Challenge:
@@ -216,49 +246,12 @@ def parse_challenge(header: str) -> Challenge:
     if scheme.lower() != "bearer":
         return Challenge(scheme="basic")
     fields = dict(re.findall(r'(\w+)="([^"]*)"', rest))
-    return Challenge(scheme="bearer", realm=fields.get("realm", ""), service=fields.get("service", ""))
+    known = {name: fields.get(name, "") for name in ("realm", "service", "scope")}
+    return Challenge(scheme="bearer", **known)
 
 
-def read_json(answer: urllib3.BaseHTTPResponse, endpoint: str) -> dict[str, Any]:
-    """The JSON object of an answer; Unreachable where something else than a registry answered."""
-    try:
-        document = json.loads(answer.data)
-    except (ValueError, urllib3.exceptions.HTTPError) as problem:
-        raise Unreachable(endpoint, "it did not answer as a registry does; check its URL") from problem
-    if not isinstance(document, dict):
-        raise Unreachable(endpoint, "it did not answer as a registry does; check its URL")
-    return document
-
-
-def error_text(answer: urllib3.BaseHTTPResponse) -> str:
-    """One line: the status and, where the body has the specification's form, the codes and messages."""
-    try:
-        errors = json.loads(answer.data)["errors"]
-        said = "; ".join(f"{error.get('code', '')} {error.get('message', '')}".strip() for error in errors)
-    except (ValueError, TypeError, KeyError, AttributeError, urllib3.exceptions.HTTPError):
-        said = answer.reason or ""
-    return f"{answer.status} {said}".strip()
-
-
-def _retry_after_seconds(answer: urllib3.BaseHTTPResponse, *, attempt: int) -> float:
-    """Seconds or a date, as HTTP allows; without the header, doubling from one second."""
-    header = answer.headers.get("Retry-After")
-    if header is None:
-        return float(2**attempt)
-    if header.strip().isdigit():
-        return float(header)
-    try:
-        return max(email.utils.parsedate_to_datetime(header).timestamp() - time(), 0.0)
-    except ValueError:
-        return float(2**attempt)
-
-
-def _reason(problem: BaseException) -> str:
-    """The innermost cause, which is what a person can act on (``connection refused``)."""
-    while isinstance(problem, urllib3.exceptions.MaxRetryError) and problem.reason is not None:
-        problem = problem.reason
-    if isinstance(problem, urllib3.exceptions.NewConnectionError):
-        return str(problem).rpartition(": ")[2]
-    if isinstance(problem, urllib3.exceptions.SSLError) and "CERTIFICATE_VERIFY_FAILED" in str(problem):
-        return "its certificate is not signed by a known authority; give the registry's CA file"
+def _reason(problem: Broken) -> str:
+    """What a person can act on."""
+    if "WRONG_VERSION_NUMBER" in str(problem):
+        return "it does not speak TLS there; correct the port, or let the schema of its Connection be http"
     return str(problem)

@@ -4,64 +4,90 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 
 from spillway.errors import SpillwayError
-from spillway.leases import may_expire
-from spillway.losses import VerdictKind
+from spillway.leases import clocks_agree, may_expire
+from spillway.lines import GIBIBYTE
 from spillway.model import (
     Attempt,
     AttemptState,
-    CoolDown,
+    Dataset,
+    DatasetFacts,
     JobSpec,
+    Move,
     PlacementDecision,
     PodPhase,
-    Reservation,
     Snapshot,
 )
 from spillway.observe import observe
-from spillway.placement.policy import place
+from spillway.placement.policy import Outlook, outlook, place
+from spillway.runs.residency import core_images
 from spillway.runs.services import Services
-from spillway.runs.settling import Ended, settle, settle_over
-from spillway.sync.manifest import verified_datasets
+from spillway.runs.settling import settle_over
 
 OBSERVATION_DEADLINE = timedelta(seconds=20)
 
 _log = logging.getLogger(__name__)
 
 
-def snapshot(services: Services) -> Snapshot:
+def snapshot(services: Services, job: JobSpec | None = None) -> Snapshot:
     """All clusters as they are now, with what is verified to be present at each; reservations are added later.
 
     A cluster that could not be seen is opened anew the next time: its credentials may have changed.
+
+    Args:
+        job: whose place is asked for; whether its image counts as core is then known too.
     """
     seen = observe(
         services.clients(),
         now=services.clock(),
         deadline=OBSERVATION_DEADLINE,
         declared=services.configuration.clusters,
-        datasets_present=_datasets_present(services),
+        stores={n: site.datasets for n, site in services.sites().items() if not isinstance(site, SpillwayError)},
+        datasets={name: _facts(dataset) for name, dataset in services.configuration.datasets.items()},
     )
     for name in seen.unreachable:
         services.forget(name)
-    return seen
+    seen = dataclasses.replace(seen, link_rates=services.ledger.link_rates())
+    return seen if job is None else dataclasses.replace(seen, core_images=_core_images(services, job))
 
 
-def _datasets_present(services: Services) -> frozenset[tuple[str, str]]:
-    present = {(dataset.name, dataset.home) for dataset in services.configuration.datasets.values()}
-    for name in services.configuration.clusters:
-        try:
-            present |= {(dataset, name) for dataset in verified_datasets(services.site(name).datasets)}
-        except SpillwayError:
-            continue
-    return frozenset(present)
+def _facts(dataset: Dataset) -> DatasetFacts:
+    """As they are declared."""
+    size = dataset.size_gib
+    return DatasetFacts(
+        home=dataset.home,
+        size_bytes=None if size is None else int(size * GIBIBYTE),
+        remote_read=dataset.remote_read is not None,
+    )
 
 
-def decide(services: Services, job: JobSpec, seen: Snapshot) -> PlacementDecision:
-    """The decision for a job with the reservations and cool-downs of this moment; nothing is written."""
-    now = services.clock()
-    whole = _with_promises(seen, services.ledger.reservations(), services.ledger.cool_downs(now))
-    return place(job, whole, services.configuration.policy)
+def _core_images(services: Services, job: JobSpec) -> Mapping[str, str]:
+    try:
+        return core_images(services, [job.image])
+    except SpillwayError as problem:  # staging asks again, and copies nothing that its home cannot tell of
+        _log.info("whether the image %s counts as core is not known: %s", job.image, problem)
+        return {}
+
+
+def decide(services: Services, job: JobSpec, seen: Snapshot, run: str | None = None) -> PlacementDecision:
+    """The decision that reserving, or with a destination moving, would take at this moment; nothing is written.
+
+    Args:
+        run: whose job it is; None where nobody has asked for it yet, so that all who wait were first.
+    """
+    return place(job, _complete(services, job, seen, run), services.configuration.policy)
+
+
+def look(services: Services, job: JobSpec, seen: Snapshot, run: str | None = None) -> Outlook:
+    """What ``decide`` comes to, several times faster: for whoever waits and asks again and again."""
+    return outlook(job, _complete(services, job, seen, run), services.configuration.policy)
+
+
+def _complete(services: Services, job: JobSpec, seen: Snapshot, run: str | None) -> Snapshot:
+    return services.ledger.complete(run, job, seen, services.configuration.policy, services.clock())
 
 
 def admit(services: Services, run: str, job: JobSpec) -> tuple[Attempt | None, PlacementDecision]:
@@ -70,12 +96,8 @@ def admit(services: Services, run: str, job: JobSpec) -> tuple[Attempt | None, P
     Returns:
         (None, decision) where nothing fits now; ``decision.possible`` tells waiting from never.
     """
-    seen = snapshot(services)
+    seen = snapshot(services, job)
     expire_leases(services, seen)
-
-    def decide_inside(reservations: tuple[Reservation, ...], cool_downs: tuple[CoolDown, ...]) -> PlacementDecision:
-        return place(job, _with_promises(seen, reservations, cool_downs), services.configuration.policy)
-
     return services.ledger.reserve(
         run,
         job,
@@ -83,18 +105,32 @@ def admit(services: Services, run: str, job: JobSpec) -> tuple[Attempt | None, P
         lease=services.configuration.runs.lease,
         snapshot=seen,
         policy=services.configuration.policy,
-        decide=decide_inside,
+        decide=lambda whole: place(job, whole, services.configuration.policy),
     )
 
 
-def expire_leases(services: Services, seen: Snapshot) -> tuple[Attempt, ...]:
-    """Close the attempts that nobody looks after and of which no pod runs; an unreachable cluster keeps its own.
+def abandoned(services: Services, seen: Snapshot) -> tuple[Attempt, ...]:
+    """The attempts that nobody looks after and of which no pod runs; an unreachable cluster keeps its own."""
+    return tuple(attempt for attempt in services.ledger.expired(services.clock()) if may_expire(attempt, seen))
 
-    A pod that has ended in the meantime decides how its attempt ended.
+
+def expire_leases(services: Services, seen: Snapshot) -> tuple[Attempt, ...]:
+    """Close the abandoned attempts; a pod that has ended in the meantime decides how its attempt ended.
+
+    What a move holds for longer than anybody renewed it is free again, too, unless a cluster has another clock.
     """
     now = services.clock()
-    over = [attempt for attempt in services.ledger.expired(now) if may_expire(attempt, seen)]
+    expire_moves(services, seen)
+    over = abandoned(services, seen)
     return tuple(expired for attempt in over if (expired := _expire(services, attempt, now)) is not None)
+
+
+def expire_moves(services: Services, seen: Snapshot) -> tuple[Move, ...]:
+    """Give up the moves whose targets nobody holds any more; none while a cluster has another clock."""
+    given_up = services.ledger.expire_moves(services.clock()) if clocks_agree(seen) else ()
+    for move in given_up:
+        _log.warning("%s is given up: %s", move.label, move.problem)
+    return given_up
 
 
 def _expire(services: Services, attempt: Attempt, now: datetime) -> Attempt | None:
@@ -102,15 +138,10 @@ def _expire(services: Services, attempt: Attempt, now: datetime) -> Attempt | No
     try:
         if attempt.state in {AttemptState.RESERVED, AttemptState.STAGED}:
             return services.ledger.expire(attempt, now)
-        pod = services.site(attempt.candidate.cluster).client.state(attempt.label)
-        if pod.phase is not PodPhase.GONE:
-            return settle_over(services, attempt, pod)
-        reason = f"its lease ended at {attempt.lease_expires_at.isoformat()}, nobody renewed it and its pod is gone"
-        return settle(services, attempt, Ended(kind=VerdictKind.PREEMPTED, reason=reason))
+        pod = services.pod(attempt)
+        if pod.phase is PodPhase.GONE and not (attempt.pod_uid or attempt.node or attempt.ending):
+            return services.ledger.expire(attempt, now)  # nobody has seen a pod of it, which tells nothing of its place
+        return settle_over(services, attempt, pod)
     except SpillwayError as problem:
         _log.warning("the lease of %s is over, closing it failed: %s", attempt.label, problem)
         return None
-
-
-def _with_promises(seen: Snapshot, reservations: tuple[Reservation, ...], cool_downs: tuple[CoolDown, ...]) -> Snapshot:
-    return dataclasses.replace(seen, reservations=reservations, cool_downs=cool_downs)

@@ -6,8 +6,8 @@ import time
 
 from spillway.errors import TrainingFailed
 from spillway.model import Attempt, JobSpec, Outcome
-from spillway.placement.explain import table
-from spillway.runs.engine import Finished, Waiting, advance, conclude
+from spillway.runs.engine import Finished, Waiting, advance, conclude, settled_attempts
+from spillway.runs.explaining import newest, told
 from spillway.runs.services import Say, Services
 from spillway.runs.watching import Watch
 
@@ -15,23 +15,28 @@ from spillway.runs.watching import Watch
 def carry(services: Services, run: str, job: JobSpec, say: Say, *, poll_seconds: float = 5.0) -> Attempt:
     """The run's last attempt, which succeeded. A process that dies here is followed by another that calls this again.
 
+    Each call is somebody who asks for the run: it goes on from its newest checkpoint, whatever ended it before.
+
     Raises:
         TrainingFailed: the program failed, or a person ended the run.
+        RunCancelled: a person ended the run while it waited for a place.
+        SpillwayError: what ``advance`` raises.
     """
-    restart, waiting = True, False
+    services.ledger.ask_again(run)
+    asked_after, waiting = settled_attempts(services, run), False
     while True:
-        step = advance(services, run, job, say, restart=restart)
+        step = advance(services, run, job, say, asked_after=asked_after)
         if isinstance(step, Finished):
             if step.attempt.outcome is not Outcome.SUCCEEDED:
                 raise TrainingFailed(f"run {run} is {step.attempt.outcome}: {step.attempt.reason}")
             return step.attempt
         if isinstance(step, Waiting):
             if not waiting:
-                say(table(step.decision))
+                say(told(newest(services.ledger, run)))
             waiting = True
             time.sleep(poll_seconds)
             continue
-        restart, waiting = False, False
+        waiting = False
         _watch(services, step.attempt, say, poll_seconds)
 
 

@@ -1,4 +1,4 @@
-"""Keep an attempt's lease alive while its owner is busy with something that takes long."""
+"""Keep the lease of an attempt or of a move alive while its owner is busy with something that takes long."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from spillway.errors import SpillwayError
-from spillway.model import Attempt
+from spillway.model import Attempt, Move
 from spillway.runs.services import Services
 
 RENEWALS_A_LEASE = 3
@@ -17,19 +17,20 @@ _log = logging.getLogger(__name__)
 
 
 @contextmanager
-def holding(services: Services, attempt: Attempt) -> Iterator[None]:
+def holding(services: Services, held: Attempt | Move) -> Iterator[None]:
     """Renew the lease for the length of the block; a process that dies in it stops renewing."""
     over = threading.Event()
-    lease = services.configuration.runs.lease
+    lease, ledger = services.configuration.runs.lease, services.ledger
 
     def renew_until_over() -> None:
         while not over.wait(lease.total_seconds() / RENEWALS_A_LEASE):
+            until = services.clock() + lease
             try:
-                services.ledger.renew_lease(attempt, services.clock() + lease)
+                ledger.renew_move(held, until) if isinstance(held, Move) else ledger.renew_lease(held, until)
             except SpillwayError as problem:
-                _log.warning("the lease of %s could not be renewed now: %s", attempt.label, problem)
+                _log.warning("the lease of %s could not be renewed now: %s", held.label, problem)
 
-    renewing = threading.Thread(target=renew_until_over, name=f"lease-{attempt.label}", daemon=True)
+    renewing = threading.Thread(target=renew_until_over, name=f"lease-{held.label}", daemon=True)
     renewing.start()
     try:
         yield

@@ -4,33 +4,58 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from spillway.model import JobSpec, Outcome
+from spillway.errors import RunCancelled
+from spillway.model import Attempt, JobSpec
 from spillway.runs.services import Services
 
 JOB_CHARACTERS = 24
 
 
-def run_base(job_name: str, origin: Mapping[str, Any]) -> str:
-    """``<job>-<hash of the origin>``: a DNS label that leaves room for a generation and an attempt number."""
-    digest = hashlib.sha256(json.dumps(dict(origin), sort_keys=True).encode()).hexdigest()[:10]
+def run_base(job_name: str, origin: Mapping[str, Any], installation: str) -> str:
+    """``<job>-<hash>``: a DNS label that leaves room for a generation and an attempt number.
+
+    The installation counts as much as the origin: two that share a namespace or a bucket may run the same DAG, and
+    neither may take the other's pod or checkpoints for its own.
+    """
+    digest = hashlib.sha256(json.dumps([installation, dict(origin)], sort_keys=True).encode()).hexdigest()[:10]
     return f"{job_name[:JOB_CHARACTERS].strip('-')}-{digest}"
 
 
-def open_generation(services: Services, job: JobSpec, origin: Mapping[str, Any]) -> str:
+def open_generation(
+    services: Services, job: JobSpec, origin: Mapping[str, Any], *, waited_for: str | None = None
+) -> str:
     """The run of this origin that is not over yet, opened if there is none.
 
     Generations are counted from 1; a run that has succeeded, failed or was cancelled is over, and asking again for
-    the same origin opens the next one.
+    the same origin opens the next one. So does asking with another job, once the platform has failed every attempt
+    before it committed a step: nothing is lost then.
+
+    Args:
+        waited_for: the run that its caller has waited with, who asks for no other one.
+    Raises:
+        RunCancelled: a person has ended the run that was waited for.
+        ConfigError: the run is open, and it was opened with another job.
     """
-    base = run_base(job.name, origin)
+    base = run_base(job.name, origin, services.ledger.installation())
     generation = 1
     while True:
         run = f"{base}-{generation}"
-        attempts = services.ledger.attempts(run)
-        if not attempts or attempts[-1].outcome in {None, Outcome.PREEMPTED}:
+        cancelled = services.ledger.cancel_reason(run)
+        if cancelled is not None and run == waited_for:
+            raise RunCancelled(run, cancelled)
+        if not _over(services.ledger.attempts(run), job, cancelled=cancelled is not None):
             services.ledger.open_run(run, job, origin, services.clock())
             return run
         generation += 1
+
+
+def _over(attempts: Sequence[Attempt], job: JobSpec, *, cancelled: bool) -> bool:
+    if not attempts:
+        return cancelled
+    last = attempts[-1]
+    if last.outcome is not None and last.outcome.goes_on and not cancelled:
+        return last.job != job and all(attempt.committed_step is None for attempt in attempts)
+    return last.outcome is not None

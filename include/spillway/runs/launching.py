@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from datetime import timedelta
+from typing import Any
 
 from spillway.checkpoints.progress import read_progress
 from spillway.checkpoints.store import CheckpointStore, ResumePoint
-from spillway.clouds.pod import build_pod, grace_seconds, pull_secret, store_secret
+from spillway.clouds.pod import build_pod, grace_seconds
 from spillway.errors import CorruptCheckpoint, Fenced, NoValidCheckpoint, SpillwayError
-from spillway.images.mirror import require_image
+from spillway.images.gate import require_environment, require_image
 from spillway.images.reference import ImageReference
-from spillway.model import Attempt, AttemptState, Cluster
+from spillway.ledger import TransferKind
+from spillway.model import Attempt, AttemptState
+from spillway.runs.pod_access import access_objects, pod_access
+from spillway.runs.routes import Shipment, note_reading, refusal
 from spillway.runs.services import Say, Services, Site
 from spillway.runs.sites import registry_host
 from spillway.runs.stopping import ask_to_end
+from spillway.sync.manifest import manifest_key
 
-STORE_SECRET = "spillway-store"
-PULL_SECRET = "spillway-registry"
+STORE_PATIENCE = timedelta(minutes=5)
+"""How long a trainer waits for its site's store to answer. Training goes on meanwhile: longer than for a cluster."""
 
 
 def launch(services: Services, attempt: Attempt, say: Say) -> Attempt:
@@ -25,13 +32,52 @@ def launch(services: Services, attempt: Attempt, say: Say) -> Attempt:
     The resume step is written to the ledger before the pod is created: whoever repeats a launch that was cut off
     creates or adopts the pod with that very step, not with one that the pod itself has committed meanwhile.
     """
+    _require_residency(services, attempt)
+    site = services.site(attempt.candidate.cluster)
+    assert attempt.image_digest is not None
+    image = ImageReference.parse(attempt.job.image)
+    require_image(site.registry, image.repository, attempt.image_digest)
+    require_environment(site.registry, image, attempt.image_digest)
+    fence(services, attempt, say)
+    resume = _resume_point(services, attempt, say)
+    pod = _pod(services, attempt, resume)  # one that cannot be built never counts as launched and lost
+    if services.store_site(attempt.job, site.cluster.name) != site.cluster.name:
+        note_reading(services, services.dataset(attempt.job.dataset or ""), site.cluster.name, run=attempt.run)
+    launched = services.ledger.advance(attempt, AttemptState.LAUNCHED, resumed_from_step=resume.step)
+    return _create(services, launched, pod, say)
+
+
+def rehearse(services: Services, attempt: Attempt) -> None:
+    """All of a launch that needs no fence and leaves no pod: what would refuse the attempt at its place refuses now."""
+    _require_residency(services, attempt)
     site = services.site(attempt.candidate.cluster)
     assert attempt.image_digest is not None
     require_image(site.registry, ImageReference.parse(attempt.job.image).repository, attempt.image_digest)
-    fence(services, attempt, say)
-    resume = _resume_point(services, attempt, say)
-    launched = services.ledger.advance(attempt, AttemptState.LAUNCHED, resumed_from_step=resume.step)
-    return ensure_pod(services, launched, say)
+    _pod(services, attempt, ResumePoint(manifest=None))
+    site.client.apply(access_objects(services, attempt))
+
+
+def _require_residency(services: Services, attempt: Attempt) -> None:
+    """Ask once more what may be stored where: declarations may have changed since the attempt was placed and staged.
+
+    Raises:
+        UnknownName: its dataset is not declared any more, so that nobody knows what its pod would read.
+        ResidencyRefused: what its pod commits may not be stored where it would be; a line in the transfer log.
+    """
+    job = attempt.job
+    if job.dataset is not None:
+        services.dataset(job.dataset)
+    site = services.store_site(job, attempt.candidate.cluster)
+    if not services.cluster(site).may_hold(job.tier):
+        made = Shipment(
+            kind=TransferKind.CHECKPOINT,
+            name=attempt.run,
+            tier=job.tier,
+            source=site,
+            destination=site,
+            run=attempt.run,
+        )
+        raise refusal(services, made)
 
 
 def _resume_point(services: Services, attempt: Attempt, say: Say) -> ResumePoint:
@@ -40,8 +86,8 @@ def _resume_point(services: Services, attempt: Attempt, say: Say) -> ResumePoint
     Raises:
         NoValidCheckpoint: steps were committed, and none of them can be read at the attempt's site.
     """
-    site = attempt.candidate.cluster
-    resume = CheckpointStore(services.site(site).checkpoints, attempt.run).resume_point()
+    site = services.store_site(attempt.job, attempt.candidate.cluster)
+    resume = CheckpointStore(services.checkpoints(attempt), attempt.run).resume_point()
     for rejected in resume.rejected:
         say(f"checkpoint not used: {rejected}")
     earlier = [known for known in services.ledger.attempts(attempt.run) if known.number < attempt.number]
@@ -65,8 +111,8 @@ def fence(services: Services, attempt: Attempt, say: Say) -> None:
     Raises:
         Fenced: a newer attempt owns the run.
     """
-    target = attempt.candidate.cluster
-    CheckpointStore(services.site(target).checkpoints, attempt.run).fence(attempt.number)
+    target = services.store_site(attempt.job, attempt.candidate.cluster)
+    CheckpointStore(services.checkpoints(attempt), attempt.run).fence(attempt.number)
     stores = services.checkpoint_stores(attempt.run)
     for name, store in stores.items():
         if name != target:
@@ -80,46 +126,45 @@ def fence(services: Services, attempt: Attempt, say: Say) -> None:
 
 def ensure_pod(services: Services, attempt: Attempt, say: Say) -> Attempt:
     """The pod of a launched attempt, created or adopted, its uid in the ledger."""
+    _require_residency(services, attempt)
+    store = services.checkpoints(attempt)
+    resume = _recorded_resume(CheckpointStore(store, attempt.run), attempt)
+    return _create(services, attempt, _pod(services, attempt, resume), say)
+
+
+def _create(services: Services, attempt: Attempt, pod: Mapping[str, Any], say: Say) -> Attempt:
+    """The launched attempt with the uid of its pod, which is created or adopted."""
     site = services.site(attempt.candidate.cluster)
-    cluster = site.cluster
-    reference = ImageReference.parse(attempt.job.image)
-    image = f"{_repository_host(site)}/{reference.repository}@{attempt.image_digest}"
-    resume = _recorded_resume(CheckpointStore(site.checkpoints, attempt.run), attempt)
-    flush = _slowest_flush(services, attempt)
-    pod = build_pod(
-        attempt=attempt,
-        cluster=cluster,
-        image=image,
-        environment=pod_environment(services, attempt, cluster, resume, flush),
-        store_secret=STORE_SECRET,
-        pull_secret=PULL_SECRET,
-        measured_flush=flush,
-    )
-    site.client.apply(
-        [
-            store_secret(STORE_SECRET, cluster.namespace, _store_environment(site)),
-            pull_secret(
-                PULL_SECRET,
-                cluster.namespace,
-                host=registry_host(site.pull),
-                username=site.pull.login or "",
-                password=site.pull.password or "",
-            ),
-        ]
-    )
+    site.client.apply(access_objects(services, attempt))
     state = site.client.launch(pod)
-    begins = "begins" if resume.step is None else f"resumes from step {resume.step}"
-    say(f"pod {state.name} ({state.uid}) at {cluster.name} {begins}")
+    begins = "begins" if attempt.resumed_from_step is None else f"resumes from step {attempt.resumed_from_step}"
+    say(f"pod {state.name} ({state.uid}) at {site.cluster.name} {begins}")
     amended = services.ledger.amend(attempt, pod_uid=state.uid)
     if amended.state is AttemptState.SETTLED:  # it was cancelled while its pod was being created
         ask_to_end(site.client, state, attempt.job)
     return amended
 
 
+def _pod(services: Services, attempt: Attempt, resume: ResumePoint) -> Mapping[str, Any]:
+    """The pod of an attempt that goes on there."""
+    site = services.site(attempt.candidate.cluster)
+    reference = ImageReference.parse(attempt.job.image)
+    flush = _slowest_flush(services, attempt)
+    installation = services.ledger.installation()
+    return build_pod(
+        attempt=attempt,
+        installation=installation,
+        cluster=site.cluster,
+        image=f"{_repository_host(site)}/{reference.repository}@{attempt.image_digest}",
+        environment=pod_environment(services, attempt, resume, flush),
+        access=pod_access(services, attempt),
+        measured_flush=flush,
+    )
+
+
 def has_trained(services: Services, attempt: Attempt) -> bool:
     """Whether a pod of the attempt has done a step. If that one is gone no other may be created in its name."""
-    store = services.site(attempt.candidate.cluster).checkpoints
-    return read_progress(store, attempt.run, attempt.number) is not None
+    return read_progress(services.checkpoints(attempt), attempt.run, attempt.number) is not None
 
 
 def _recorded_resume(store: CheckpointStore, attempt: Attempt) -> ResumePoint:
@@ -145,26 +190,16 @@ def _repository_host(site: Site) -> str:
     return f"{registry_host(site.pull)}/{prefix}" if prefix else registry_host(site.pull)
 
 
-def _store_environment(site: Site) -> dict[str, str]:
-    """The store's address and the pods' own identity; the Secret that pods read their keys from."""
-    extra = site.pod_store.extra
-    return {
-        "SPILLWAY_STORE_ENDPOINT": str(extra.get("endpoint_url", "")),
-        "SPILLWAY_STORE_REGION": str(extra.get("region_name", "us-east-1")),
-        "SPILLWAY_STORE_ACCESS_KEY": site.pod_store.login or "",
-        "SPILLWAY_STORE_SECRET_KEY": site.pod_store.password or "",
-    }
-
-
 def _slowest_flush(services: Services, attempt: Attempt) -> timedelta | None:
     """How long a checkpoint of the run has taken at most, as far as its earlier attempts can still say."""
-    seconds = []
+    seconds, silent = [], set[str]()
     for earlier in services.ledger.attempts(attempt.run):
-        if earlier.number < attempt.number and earlier.committed_step is not None:
+        site = services.store_site(earlier.job, earlier.candidate.cluster)
+        if earlier.number < attempt.number and earlier.committed_step is not None and site not in silent:
             try:
-                store = services.site(earlier.candidate.cluster).checkpoints
-                progress = read_progress(store, attempt.run, earlier.number)
+                progress = read_progress(services.checkpoints(earlier), attempt.run, earlier.number)
             except SpillwayError:
+                silent.add(site)  # each answer that does not come takes as long as the client is patient
                 continue
             if progress is not None and progress.slowest_commit_seconds is not None:
                 seconds.append(progress.slowest_commit_seconds)
@@ -172,10 +207,13 @@ def _slowest_flush(services: Services, attempt: Attempt) -> timedelta | None:
 
 
 def pod_environment(
-    services: Services, attempt: Attempt, cluster: Cluster, resume: ResumePoint, flush: timedelta | None
+    services: Services, attempt: Attempt, resume: ResumePoint, flush: timedelta | None
 ) -> dict[str, str]:
-    """What the platform tells the training code; the job's own variables may not replace any of it."""
-    dataset = services.configuration.datasets.get(attempt.job.dataset or "")
+    """The trainer's variables: the job's own, and the platform's, of which the job may set the patience only."""
+    dataset = None if attempt.job.dataset is None else services.dataset(attempt.job.dataset)
+    cluster = services.cluster(services.store_site(attempt.job, attempt.candidate.cluster))
+    grace = grace_seconds(attempt.job.grace, flush)
+    patience = max(STORE_PATIENCE, timedelta(seconds=grace) + services.configuration.runs.node_margin)
     ours = {
         "SPILLWAY_RUN": attempt.run,
         "SPILLWAY_ATTEMPT": str(attempt.number),
@@ -184,6 +222,9 @@ def pod_environment(
         "SPILLWAY_CHECKPOINT_BUCKET": cluster.object_store.checkpoint_bucket,
         "SPILLWAY_DATASET_BUCKET": cluster.object_store.dataset_bucket,
         "SPILLWAY_DATASET_PREFIX": dataset.prefix if dataset else "",
-        "SPILLWAY_GRACE_SECONDS": str(grace_seconds(attempt.job.grace, flush)),
+        "SPILLWAY_DATASET_INCLUDE": json.dumps(dataset.include if dataset else ()),
+        "SPILLWAY_DATASET_EXCLUDE": json.dumps(dataset.exclude if dataset else ()),
+        "SPILLWAY_DATASET_RECORD": manifest_key(dataset.name) if dataset and dataset.home != cluster.name else "",
+        "SPILLWAY_GRACE_SECONDS": str(grace),
     }
-    return dict(attempt.job.environment) | ours
+    return {"SPILLWAY_STORE_PATIENCE_SECONDS": str(patience.total_seconds()), **attempt.job.environment, **ours}

@@ -2,31 +2,50 @@
 
 from __future__ import annotations
 
+import getpass
 import json
+import os
+import socket
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from spillway.clouds.base import ClusterClient
-from spillway.config import load
-from spillway.connections import ConnectionSpec, connections_from_file, database_url
+from spillway.config import jobs_directory, load, load_image_uses
+from spillway.connections import ConnectionSpec, connections_from_file, database_url, require_type
 from spillway.errors import ConfigError, Missing
-from spillway.ledger import open_ledger
+from spillway.ledger import ledger_opener
 from spillway.model import Cluster
-from spillway.runs.services import Services
-from spillway.runs.sites import Connect, site_opener
+from spillway.runs.services import Connect, Services
+from spillway.runs.sites import site_opener
 
 LEDGER_CONNECTION = "spillway_ledger"
 
 
-def local_services(configuration: Path, connections: Path) -> Services:
-    """The services that the two describe; ``connections`` is what ``airflow connections export`` writes."""
-    connect = connector(connections)
+def local_services(configuration: Path, connections: Path, jobs: Path | None = None) -> Services:
+    """The services that they describe; ``connections`` is what ``airflow connections export`` writes.
+
+    Args:
+        jobs: the directory of job files, where it is not the environment's.
+    """
+    connect, declared = connector(connections), load(configuration)
     return Services(
-        configuration=load(configuration),
-        ledger=open_ledger(database_url(connect(LEDGER_CONNECTION))),
+        configuration=declared,
+        open_ledger=ledger_opener(lambda: database_url(connect(LEDGER_CONNECTION))),
         open_site=site_opener(connect, open_cluster),
+        connect=connect,
+        image_uses=partial(load_image_uses, jobs or jobs_directory(os.environ), declared.datasets),
+        actor=f"{_user()}@{socket.gethostname()}",
     )
+
+
+def _user() -> str:
+    """Who runs this process; its number where the system has no name for it, as in a container."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return f"uid {os.getuid()}"
 
 
 def connector(connections: Path) -> Connect:
@@ -48,6 +67,7 @@ def open_cluster(cluster: Cluster, connection: ConnectionSpec) -> ClusterClient:
     """A cluster's client from the kubeconfig that a ``kubernetes`` Connection holds."""
     from spillway.clouds.kubernetes import KubernetesCluster, client_from_kubeconfig
 
+    require_type(connection, "kubernetes")
     written: Any = connection.extra.get("kube_config")
     if isinstance(written, str):
         try:

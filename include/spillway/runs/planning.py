@@ -2,52 +2,63 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from spillway.errors import SpillwayError
-from spillway.images.mirror import mirror
 from spillway.images.reference import ImageReference
-from spillway.model import JobSpec, PlacementDecision
-from spillway.placement.explain import table
+from spillway.model import JobSpec, PlacementDecision, Snapshot, Tier
+from spillway.placement.explain import explanation, needs_correction
 from spillway.runs.admission import decide, snapshot
+from spillway.runs.moving_datasets import copy_dataset
+from spillway.runs.moving_images import copy_image
+from spillway.runs.routes import let_read
 from spillway.runs.services import Services
-from spillway.runs.staging import copy_dataset
 
 
-def plan(services: Services, job: JobSpec) -> str:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What would happen, for a person, and whether it would be a failure; to wait for a place is none."""
+
+    text: str
+    fails: bool
+
+
+def plan(services: Services, job: JobSpec) -> Plan:
     """The decision for the job and, where it would be placed, what would be moved there."""
-    decision = decide(services, job, snapshot(services))
-    told = verdict(decision)
+    seen = snapshot(services, job)
+    decision = decide(services, job, seen)
+    told = verdict(services, job, seen, decision)
     if decision.chosen is None:
-        return told
+        return Plan(text=told, fails=not decision.possible or needs_correction(decision))
     try:
-        return f"{told}\n{movement(services, job, decision.chosen.cluster)}"
+        return Plan(text=f"{told}\n{movement(services, job, decision.chosen.cluster)}", fails=False)
     except SpillwayError as problem:
-        return f"{told}\nwould fail: {problem}"
+        return Plan(text=f"{told}\nwould fail: {problem}", fails=True)
 
 
-def verdict(decision: PlacementDecision) -> str:
-    """The table of a decision and what would follow from it."""
+def verdict(services: Services, job: JobSpec, seen: Snapshot, decision: PlacementDecision) -> str:
+    """The table of a decision, what it was worked out from and what would follow from it."""
+    why = explanation(job, seen, services.configuration.policy, decision)
     chosen = decision.chosen
     if chosen is not None:
-        return f"{table(decision)}\nwould run on {chosen.cluster}/{chosen.pool} ({chosen.billing})"
+        return f"{why}\nwould run on {chosen.cluster}/{chosen.pool} ({chosen.billing})"
+    if needs_correction(decision):
+        return f"{why}\nwould wait until the configuration is corrected"
     follows = "would wait" if decision.possible else "would fail: nothing can ever hold it"
-    return f"{table(decision)}\n{follows}"
+    return f"{why}\n{follows}"
 
 
 def movement(services: Services, job: JobSpec, target: str) -> str:
     """What would be moved to the site for the job; raises what the real thing would raise."""
-    return f"{plan_image(services, job.image, target)}\n{_plan_dataset(services, job, target)}"
+    return f"{plan_image(services, job.image, target, tier=job.image_made_of)}\n{_plan_dataset(services, job, target)}"
 
 
-def plan_image(services: Services, image: str, target: str) -> str:
+def plan_image(services: Services, image: str, target: str, *, tier: Tier) -> str:
     """What mirroring the image to the site would move."""
     reference = ImageReference.parse(image)
-    report = mirror(
-        services.site(services.image_home).registry,
-        services.site(target).registry,
-        repository=reference.repository,
-        reference=reference.reference,
-        dry_run=True,
-    )
+    report = copy_image(services, reference.repository, reference.reference, target, tier=tier, dry_run=True)
+    if target == services.image_home:
+        return f"image {image} is at home at {target}"
     return f"would mirror {image} to {target} ({report.digest}): {report.bytes_copied} bytes"
 
 
@@ -57,5 +68,8 @@ def _plan_dataset(services: Services, job: JobSpec, target: str) -> str:
     dataset = services.dataset(job.dataset)
     if dataset.home == target:
         return f"dataset {dataset.name} is at home there"
-    report = copy_dataset(services, dataset, target, dry_run=True)
+    if services.store_site(job, target) != target:
+        let_read(services, dataset, target)
+        return f"dataset {dataset.name} would be read at {dataset.home}, over the link"
+    report = copy_dataset(services, dataset, target, whole=True, dry_run=True)
     return f"would sync dataset {dataset.name}: {report.objects_copied} objects, {report.bytes_copied} bytes"

@@ -5,19 +5,29 @@ Every step is idempotent and moves only what is missing; what was moved or refus
 
 from __future__ import annotations
 
-import dataclasses
+from collections.abc import Callable
 
-from spillway.checkpoints.replicate import ReplicationReport, replicate
 from spillway.checkpoints.store import CheckpointStore
-from spillway.errors import Missing, ResidencyRefused, SyncIncomplete, Unreachable
-from spillway.images.mirror import MirrorReport, mirror
+from spillway.errors import (
+    CorruptCheckpoint,
+    DigestMismatch,
+    ForeignCheckpoint,
+    Missing,
+    ResidencyRefused,
+    SpillwayError,
+)
+from spillway.images.mirror import MirrorReport
 from spillway.images.reference import ImageReference
-from spillway.ledger import Transfer, TransferKind, TransferOutcome
-from spillway.model import Attempt, AttemptState, Dataset, JobSpec, Tier
+from spillway.model import Attempt, AttemptState, Dataset, JobSpec, ObjectInfo
+from spillway.runs.moving_checkpoints import copy_checkpoints
+from spillway.runs.moving_datasets import copy_dataset
+from spillway.runs.moving_images import copy_image
 from spillway.runs.predecessors import await_predecessors
+from spillway.runs.routes import let_read
 from spillway.runs.services import Say, Services
-from spillway.sync.execute import SyncReport, sync_dataset
-from spillway.sync.manifest import verified_datasets
+from spillway.sync.manifest import load_record
+from spillway.sync.progress import PROGRESS_SECONDS, Paced
+from spillway.sync.report import SyncReport
 
 
 def stage(services: Services, attempt: Attempt, say: Say) -> Attempt:
@@ -37,39 +47,30 @@ def stage_image(services: Services, attempt: Attempt, say: Say) -> MirrorReport:
     reference = ImageReference.parse(attempt.job.image)
     pinned = next((a.image_digest for a in services.ledger.attempts(attempt.run) if a.image_digest), None)
     wanted, target = pinned or reference.reference, attempt.candidate.cluster
+    repository, home = reference.repository, services.image_home
+
+    def ask_home() -> None:
+        known = services.site(home).registry.resolve(repository, wanted)
+        if known is None and pinned:  # what a tag means is for its home to say; a digest is the same everywhere
+            raise Missing("image", f"{repository}@{pinned}", home)
+
     try:
-        report = copy_image(services, reference.repository, wanted, target, tier=attempt.job.tier, run=attempt.run)
-    except Unreachable:
-        # The home registry may be what was lost; an image that was mirrored before is as good.
-        digest = services.site(target).registry.resolve(reference.repository, wanted)
+        report = copy_image(
+            services,
+            repository,
+            wanted,
+            target,
+            tier=attempt.job.image_made_of,
+            run=attempt.run,
+            on_progress=Paced(lambda line: say(f"image {repository}: {line}"), every_seconds=PROGRESS_SECONDS),
+        )
+    except SpillwayError as problem:
+        digest = services.site(target).registry.resolve(repository, wanted) if _of_source(problem, ask_home) else None
         if digest is None:
             raise
-        report = MirrorReport(repository=reference.repository, reference=wanted, digest=digest)
+        say(f"image {repository}: its home {home} cannot give it ({problem}); what {target} has is used")
+        report = MirrorReport(repository=repository, reference=wanted, digest=digest)
     say(f"image {report.repository}@{report.digest} is at {target}: {report.bytes_copied} bytes moved")
-    return report
-
-
-def copy_image(
-    services: Services, repository: str, reference: str, target: str, *, tier: Tier, run: str | None = None
-) -> MirrorReport:
-    """Mirror an image from the home of images to another site's registry."""
-    home = services.image_home
-    report = mirror(
-        services.site(home).registry, services.site(target).registry, repository=repository, reference=reference
-    )
-    services.ledger.record_transfer(
-        Transfer(
-            kind=TransferKind.IMAGE,
-            name=f"{repository}@{report.digest}",
-            tier=tier,
-            source=home,
-            destination=target,
-            size_bytes=report.bytes_copied,
-            at=services.clock(),
-            outcome=TransferOutcome.COPIED if report.bytes_copied else TransferOutcome.UNCHANGED,
-            run=run,
-        )
-    )
     return report
 
 
@@ -78,122 +79,77 @@ def stage_dataset(
 ) -> SyncReport | None:
     """The job's dataset, whole and verified, at the target; None where it is at home there or the job has none.
 
+    None also where the target may not store it and its pods may read it at its home.
+
     Raises:
         UnknownName: no such dataset is declared.
         Missing: its home holds no object of it.
-        ResidencyRefused: its tier may not be stored at the target.
+        ResidencyRefused: its tier may not be stored at the target, nor be read from there.
         SyncIncomplete: some of its objects could not be copied.
     """
     if job.dataset is None:
         return None
     dataset = services.dataset(job.dataset)
+
+    def first_at_home() -> ObjectInfo | None:
+        return next(iter(services.site(dataset.home).datasets.list(dataset.prefix)), None)
+
     if dataset.home == target:
-        if next(iter(services.site(target).datasets.list(dataset.prefix)), None) is None:
+        if first_at_home() is None:
             fix = "upload it, or correct the prefix in datasets.yaml"
             raise Missing("dataset", dataset.name, f"{target}/{dataset.prefix}", fix=fix)
         say(f"dataset {dataset.name} is at home at {target}")
         return None
+    if services.store_site(job, target) != target:
+        let_read(services, dataset, target, run=run)
+        say(f"dataset {dataset.name} stays at {dataset.home}: the pod reads it there, over the link")
+        return None
     try:
-        report = copy_dataset(services, dataset, target, run=run)
-    except Unreachable:
-        if dataset.name not in verified_datasets(services.site(target).datasets):
+        paced = Paced(lambda line: say(f"dataset {dataset.name}: {line}"), every_seconds=PROGRESS_SECONDS)
+        report = copy_dataset(services, dataset, target, whole=True, run=run, on_progress=paced)
+    except SpillwayError as problem:
+        if not (_of_source(problem, first_at_home) and _verified(services, dataset, target)):
             raise
-        say(f"dataset {dataset.name}: its home {dataset.home} is unreachable, the verified copy at {target} is used")
+        home = dataset.home
+        say(
+            f"dataset {dataset.name}: its home {home} cannot give it ({problem}); the verified copy at {target} is used"
+        )
         return None
     say(f"dataset {dataset.name} is at {target}: {report.objects_copied} objects copied, {report.bytes_copied} bytes")
     return report
 
 
-def copy_dataset(
-    services: Services, dataset: Dataset, target: str, *, run: str | None = None, dry_run: bool = False
-) -> SyncReport:
-    """Sync a dataset from its home to another site's store.
+def _verified(services: Services, dataset: Dataset, site: str) -> bool:
+    """Whether the last sync of the dataset, as it is declared, left a whole copy at the site."""
+    stored = load_record(services.site(site).datasets, dataset.name)
+    return stored.whole and stored.record is not None and stored.record.scope == dataset.scope
 
-    Raises:
-        ResidencyRefused, SyncIncomplete: as ``stage_dataset``.
+
+def _of_source(problem: SpillwayError, ask_source: Callable[[], object]) -> bool:
+    """Whether a copy failed for its source alone, which does not answer by itself either.
+
+    What the target has verified before is then as good: its site may be lost, its credentials revoked. A fault of the
+    target, a refusal, and bytes that are not what they should be are nobody's to overlook.
     """
-    line = Transfer(
-        kind=TransferKind.DATASET,
-        name=dataset.name,
-        tier=dataset.tier,
-        source=dataset.home,
-        destination=target,
-        size_bytes=0,
-        at=services.clock(),
-        outcome=TransferOutcome.REFUSED,
-        run=run,
-    )
+    if isinstance(problem, ResidencyRefused | DigestMismatch | CorruptCheckpoint | ForeignCheckpoint):
+        return False
     try:
-        report = sync_dataset(
-            source=services.site(dataset.home).datasets,
-            destination=services.site(target).datasets,
-            dataset=dataset.name,
-            prefix=dataset.prefix,
-            tier=dataset.tier,
-            home=dataset.home,
-            site=target,
-            dry_run=dry_run,
-        )
-    except ResidencyRefused as refusal:
-        services.ledger.record_transfer(dataclasses.replace(line, reason=str(refusal)))
-        raise
-    if dry_run:
-        return report
-    failures = [f"{entry.key}: {entry.reason}" for entry in report.outcomes if entry.failed]
-    moved = TransferOutcome.COPIED if report.objects_copied else TransferOutcome.UNCHANGED
-    services.ledger.record_transfer(
-        dataclasses.replace(
-            line,
-            size_bytes=report.bytes_copied,
-            outcome=TransferOutcome.FAILED if failures else moved,
-            reason=failures[0] if failures else None,
-            objects_copied=report.objects_copied,
-            objects_unchanged=report.objects_unchanged,
-        )
-    )
-    if failures:
-        raise SyncIncomplete(dataset.name, target, failed=len(failures), first=failures[0])
-    return report
+        ask_source()
+    except SpillwayError:
+        return True
+    return False
 
 
 def stage_checkpoints(services: Services, attempt: Attempt, say: Say) -> None:
-    """The newest committed steps of every reachable site at the target, so that nothing committed is trained again."""
-    target = attempt.candidate.cluster
-    destination = CheckpointStore(services.site(target).checkpoints, attempt.run)
-    destination.head()  # so that what does not answer below is the source
+    """The newest committed steps of every reachable site where the attempt commits, so that none is trained again."""
+    target = services.store_site(attempt.job, attempt.candidate.cluster)
     for name, source in services.checkpoint_stores(attempt.run).items():
         if name == target:
             continue
         try:
-            report = replicate(source, destination)
-        except Unreachable as problem:
+            copy_checkpoints(services, attempt, name, target, say)
+        except SpillwayError as problem:
+            if not _of_source(problem, source.head):
+                raise
+            CheckpointStore(services.site(target).checkpoints, attempt.run).head()
             say(f"checkpoints at {name} cannot be read ({problem}); the newest step known at {target} is used")
-            continue
-        record_replication(services, attempt, name, target, report, say)
-
-
-def record_replication(
-    services: Services, attempt: Attempt, source: str, target: str, report: ReplicationReport, say: Say
-) -> None:
-    """A line of residency evidence for replicated steps, none where nothing was sent; steps left out are told."""
-    for problem in report.rejected:
-        say(f"not copied from {source} to {target}: {problem}")
-    if not report.steps_copied:
-        return
-    services.ledger.record_transfer(
-        Transfer(
-            kind=TransferKind.CHECKPOINT,
-            name=f"{attempt.run} to step {report.newest_step}",
-            tier=attempt.job.tier,
-            source=source,
-            destination=target,
-            size_bytes=report.bytes_copied,
-            at=services.clock(),
-            outcome=TransferOutcome.COPIED,
-            run=attempt.run,
-        )
-    )
-    say(
-        f"checkpoints of {attempt.run}: {report.steps_copied} steps copied from {source} to {target}, "
-        f"newest {report.newest_step}, {report.bytes_copied} bytes"
-    )

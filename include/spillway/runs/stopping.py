@@ -9,8 +9,8 @@ from __future__ import annotations
 from datetime import timedelta
 
 from spillway.clouds.base import ClusterClient
-from spillway.losses import PodVerdict, VerdictKind
-from spillway.model import Attempt, JobSpec, PodState
+from spillway.losses import PodVerdict
+from spillway.model import Attempt, JobSpec, PodState, VerdictKind
 from spillway.runs.services import Services
 
 UNKNOWN_GRACE = timedelta(seconds=30)
@@ -28,11 +28,14 @@ def ask_to_end(client: ClusterClient, pod: PodState, job: JobSpec | None) -> Non
 
 
 def note_ending(services: Services, attempt: Attempt, kind: VerdictKind, reason: str) -> Attempt:
-    """The attempt with the ending on record that it is about to get."""
-    return services.ledger.amend(attempt, reason=f"{kind}: {reason}")
+    """The attempt with the ending on record that it is about to get.
+
+    Its lease is renewed: should whoever asks die, it is known to have run until now.
+    """
+    services.ledger.renew_lease(attempt, services.clock() + services.configuration.runs.lease)
+    return services.ledger.amend(attempt, ending=kind, reason=reason)
 
 
 def noted_ending(attempt: Attempt) -> PodVerdict | None:
     """What ``note_ending`` has put on record for an open attempt."""
-    kind, _, reason = (attempt.reason or "").partition(": ")
-    return PodVerdict(kind=VerdictKind(kind), reason=reason) if kind in set(VerdictKind) else None
+    return PodVerdict(kind=attempt.ending, reason=attempt.reason or "") if attempt.ending else None

@@ -8,35 +8,50 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from spillway.commands.console import Console
 from spillway.errors import SpillwayError
 from spillway.sandbox import drills, lifecycle
 from spillway.sandbox.demo import BREAKS, run_demo
-from spillway.sandbox.settings import SandboxSettings, sandbox_settings
-from spillway.sandbox.supervisor import read_status
+from spillway.sandbox.settings import SandboxSettings, keep_proxies_off_loopback, sandbox_settings
+from spillway.sandbox.supervisor import read_status, supervisor_pid
 
-
-def say(text: str) -> None:
-    print(text, flush=True)
+console = Console()
+INTERRUPTED = 130
+DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+NOT_WRITABLE = frozenset({errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR})
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; 0 on success, 1 with one message where it failed, 130 after Ctrl-C."""
     options = _parser().parse_args(arguments)
+    keep_proxies_off_loopback()
     try:
         settings = sandbox_settings(options.state)
-        return int(options.command(settings, options) or 0)
+        return _run(settings, options)
     except SpillwayError as problem:
-        print(f"spillway: {problem}", file=sys.stderr)
-        return 1
+        console.complain(str(problem))
+    except BrokenPipeError:  # whoever read the answer has seen enough
+        pass
     except OSError as problem:
-        if problem.errno not in {errno.ENOSPC, errno.EDQUOT}:
+        where = problem.filename or "the state directory"
+        if problem.errno in DISK_FULL:
+            console.complain(f"{where}: the disk is full; free some space and run it again")
+        elif problem.errno in NOT_WRITABLE:
+            console.complain(f"{where}: {problem.strerror}; choose a directory that you may write: --state DIRECTORY")
+        else:
             raise
-        where = problem.filename or "its state directory"
-        print(f"spillway: {where}: the disk is full; free some space and run it again", file=sys.stderr)
-        return 1
+    return 1
+
+
+def _run(settings: SandboxSettings, options: argparse.Namespace) -> int:
+    try:
+        return int(options.command(settings, options) or 0)
     except KeyboardInterrupt:
-        print("spillway: interrupted; nothing is left running and nothing is lost, run it again", file=sys.stderr)
-        return 130
+        if supervisor_pid(settings.state) is None:
+            console.complain("interrupted; nothing is left running and nothing is lost, run it again")
+        else:
+            console.complain(f"interrupted; the sandbox in {settings.state} goes on running: make status, make down")
+        return INTERRUPTED
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -70,9 +85,10 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _up(settings: SandboxSettings, options: argparse.Namespace) -> None:
-    lifecycle.up(settings, say, with_airflow=not options.without_airflow)
+    lifecycle.up(settings, console.tell, with_airflow=not options.without_airflow)
     if not options.without_airflow:
-        say(lifecycle.login(settings))
+        console.say(lifecycle.login(settings))
+    console.say(f"for `python -m spillway`: {lifecycle.environment_line(settings)}")
 
 
 def _supervise(settings: SandboxSettings, options: argparse.Namespace) -> None:
@@ -80,16 +96,16 @@ def _supervise(settings: SandboxSettings, options: argparse.Namespace) -> None:
 
 
 def _down(settings: SandboxSettings, options: argparse.Namespace) -> None:
-    lifecycle.down(settings, say)
+    lifecycle.down(settings, console.tell)
 
 
 def _status(settings: SandboxSettings, options: argparse.Namespace) -> int:
     status = read_status(settings.state)
     if status is None:
-        say(f"no sandbox is running in {settings.state}")
+        console.say(f"no sandbox is running in {settings.state}")
         return 3
     for name, entry in sorted(status.items()):
-        say(f"{name:24} {entry['state']!s:10} pid {entry['pid'] or '-':>8}  starts {entry['starts']}")
+        console.say(f"{name:24} {entry['state']!s:10} pid {entry['pid'] or '-':>8}  starts {entry['starts']}")
     return 0
 
 
@@ -101,18 +117,18 @@ def _drill(settings: SandboxSettings, options: argparse.Namespace) -> None:
         case "spot-reclaim":
             drills.spot_reclaim(settings, target)
         case "evict":
-            drills.evict(settings, target, "training", options.pod or "")
+            drills.evict(settings, target, options.pod or "")
         case "site-outage":
             drills.site_outage(settings, target)
         case "recover":
             drills.recover(settings)
-    say(f"{options.name} {target}".strip() + ": done")
+    console.say(f"{options.name} {target}".strip() + ": done")
 
 
 def _demo(settings: SandboxSettings, options: argparse.Namespace) -> int:
     return run_demo(
         settings,
-        say,
+        console.tell,
         broken=options.broken,
         with_airflow=not options.without_airflow,
         keep=options.keep,

@@ -12,6 +12,7 @@ import sys
 import urllib.request
 from collections.abc import Mapping
 from datetime import timedelta
+from http.client import HTTPException
 from pathlib import Path
 
 from spillway.errors import SandboxError
@@ -21,6 +22,9 @@ from spillway.sandbox.settings import INCLUDE, PROJECT, SandboxSettings, credent
 SETTINGS_FILE = PROJECT / "docker" / "airflow.env"
 ADMIN = "admin"
 AIRFLOW_STAGE = 2
+LINK = "cloud"
+"""The one link between the two sites, which has an Airflow pool of its own."""
+LINK_SLOTS = 4
 
 
 def settings_file(file: Path = SETTINGS_FILE) -> Mapping[str, str]:
@@ -46,6 +50,8 @@ def airflow_environment(settings: SandboxSettings) -> dict[str, str]:
         "LANG": "C.UTF-8",
         "PYTHONPATH": str(INCLUDE),
         "PYTHONUNBUFFERED": "1",
+        # Airflow writes titles over its processes' environment, and with it over the supervisor's mark; not with this.
+        "SPT_NOENV": "1",
         "AIRFLOW_HOME": str(home),
         "AIRFLOW__CORE__DAGS_FOLDER": str(PROJECT / "dags"),
         "AIRFLOW__CORE__PLUGINS_FOLDER": str(PROJECT / "plugins"),
@@ -64,6 +70,7 @@ def airflow_environment(settings: SandboxSettings) -> dict[str, str]:
         "AIRFLOW__SECRETS__BACKEND": "airflow.secrets.local_filesystem.LocalFilesystemBackend",
         "AIRFLOW__SECRETS__BACKEND_KWARGS": json.dumps({"connections_file_path": str(settings.connections)}),
         "SPILLWAY_CONFIG_DIR": str(settings.config),
+        "SPILLWAY_LINK_POOLS": LINK,
         **(settings_file(own) if own.exists() else {}),
     }
 
@@ -93,7 +100,7 @@ def airflow_processes(settings: SandboxSettings) -> tuple[ProcessSpec, ...]:
 
     def spec(name: str, *arguments: str, stage: int, ready: str | int) -> ProcessSpec:
         def is_ready() -> bool:
-            return _component_healthy(health, ready) if isinstance(ready, str) else port_open(ready)
+            return component_is_healthy(health, ready) if isinstance(ready, str) else port_open(ready)
 
         return ProcessSpec(
             name=f"airflow-{name}",
@@ -114,9 +121,10 @@ def airflow_processes(settings: SandboxSettings) -> tuple[ProcessSpec, ...]:
     )
 
 
-def _component_healthy(url: str, component: str) -> bool:
+def component_is_healthy(url: str, component: str) -> bool:
+    """Whether Airflow's health report calls the component healthy."""
     try:
         with urllib.request.urlopen(url, timeout=1) as answer:
             return bool(json.load(answer)[component]["status"] == "healthy")
-    except (OSError, ValueError, KeyError):
+    except (OSError, HTTPException, ValueError, KeyError):
         return False

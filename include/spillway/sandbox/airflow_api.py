@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import time
 import urllib.error
@@ -14,6 +15,8 @@ from spillway.sandbox.airflow import ADMIN
 from spillway.sandbox.settings import SandboxSettings, credentials
 
 RETRY_PAUSE_SECONDS = 1.0
+PATIENCE_SECONDS = 120.0
+"""How long a call asks a server again that does not answer."""
 
 
 class Conflict(SandboxError):
@@ -23,7 +26,7 @@ class Conflict(SandboxError):
 class AirflowApi:
     """An authenticated client; a call that finds the server restarting tries again for a while."""
 
-    def __init__(self, url: str, username: str, password: str, *, patience_seconds: float = 120.0) -> None:
+    def __init__(self, url: str, username: str, password: str, *, patience_seconds: float = PATIENCE_SECONDS) -> None:
         self.url, self._username, self._password = url, username, password
         self._patience_seconds = patience_seconds
         self._token: str | None = None
@@ -40,10 +43,14 @@ class AirflowApi:
                 time.sleep(RETRY_PAUSE_SECONDS)
 
     def _once(self, method: str, path: str, body: Any) -> Any:
+        return self._send(method, f"/api/v2{path}", body, token=self.token())
+
+    def token(self) -> str:
+        """What a request is known by as this user's; asked for once."""
         if self._token is None:
             login = {"username": self._username, "password": self._password}
-            self._token = self._send("POST", "/auth/token", login, token=None)["access_token"]
-        return self._send(method, f"/api/v2{path}", body, token=self._token)
+            self._token = str(self._send("POST", "/auth/token", login, token=None)["access_token"])
+        return self._token
 
     def _send(self, method: str, path: str, body: Any, *, token: str | None) -> Any:
         headers = {"Content-Type": "application/json"}
@@ -89,6 +96,12 @@ class AirflowApi:
                     raise SandboxError(f"DAG '{dag_id}' did not appear in Airflow: {found}") from absent
             time.sleep(RETRY_PAUSE_SECONDS)
 
+    def make_pool(self, name: str, slots: int, description: str) -> None:
+        """Let there be the pool; one of that name is left as it is."""
+        body = {"name": name, "slots": slots, "description": description, "include_deferred": False}
+        with contextlib.suppress(Conflict):
+            self.call("POST", "/pools", body)
+
     def unpause(self, dag_id: str) -> None:
         """Let the DAG run."""
         self.call("PATCH", f"/dags/{dag_id}", {"is_paused": False})
@@ -110,34 +123,9 @@ class AirflowApi:
         """queued, running, success or failed."""
         return str(self.call("GET", f"/dags/{dag_id}/dagRuns/{run_id}")["state"])
 
-    def task_states(self, dag_id: str, run_id: str) -> dict[str, str | None]:
-        """State by task id, mapped tasks as ``task[index]``."""
-        answer = self.call("GET", f"/dags/{dag_id}/dagRuns/{run_id}/taskInstances?limit=200")
-        return {
-            ti["task_id"] + (f"[{ti['map_index']}]" if ti["map_index"] >= 0 else ""): ti["state"]
-            for ti in answer["task_instances"]
-        }
 
-    def task_log(self, dag_id: str, run_id: str, task_id: str, try_number: int = 1) -> str:
-        """The task's log as text: its events, and the messages of its exceptions without their frames."""
-        path = f"/dags/{dag_id}/dagRuns/{run_id}/taskInstances/{task_id}/logs/{try_number}?full_content=true"
-        content = self.call("GET", path)["content"]
-        return "\n".join(_log_lines(entry) for entry in content)
-
-    def xcom(self, dag_id: str, run_id: str, task_id: str) -> Any:
-        """What the task gave."""
-        path = f"/dags/{dag_id}/dagRuns/{run_id}/taskInstances/{task_id}/xcomEntries/return_value?deserialize=true"
-        return self.call("GET", path)["value"]
-
-
-def _log_lines(entry: Any) -> str:
-    if isinstance(entry, str):
-        return entry
-    errors = [f"{error['exc_type']}: {error['exc_value']}" for error in entry.get("error_detail") or ()]
-    return "\n".join([str(entry.get("event", entry)), *errors])
-
-
-def sandbox_api(settings: SandboxSettings) -> AirflowApi:
+def sandbox_api(settings: SandboxSettings, *, patience_seconds: float = PATIENCE_SECONDS) -> AirflowApi:
     """The client of the sandbox's Airflow."""
     password = credentials(settings)["airflow_admin_password"]
-    return AirflowApi(f"http://127.0.0.1:{settings.airflow_port}", ADMIN, password)
+    url = f"http://127.0.0.1:{settings.airflow_port}"
+    return AirflowApi(url, ADMIN, password, patience_seconds=patience_seconds)

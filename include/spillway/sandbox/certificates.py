@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import ipaddress
+import ssl
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from cryptography import x509
+from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
@@ -38,7 +40,7 @@ class Certificates:
 
 
 def issue(directory: Path) -> Certificates:
-    """The certificates in the directory; made, or renewed as a set, where one is missing or ends within 30 days.
+    """The certificates in the directory; made anew as a set where one is missing or broken or ends within 30 days.
 
     Key files are readable by their owner only. Raises SandboxError where the directory can't be written.
     """
@@ -123,11 +125,17 @@ _CA_USAGE = x509.KeyUsage(
 
 
 def _usable(certificates: Certificates) -> bool:
-    pairs = (certificates.server, certificates.client)
-    files = [certificates.ca_file, *(p.certificate for p in pairs)]
-    if not all(path.is_file() for path in [*files, *(p.key for p in pairs)]):
+    """Whether all of them are there, whole, fit each other and last a while."""
+    try:
+        authority = x509.load_pem_x509_certificate(certificates.ca_file.read_bytes())
+        ends = [authority.not_valid_after_utc]
+        for pair in (certificates.server, certificates.client):
+            ssl.create_default_context().load_cert_chain(pair.certificate, pair.key)
+            issued = x509.load_pem_x509_certificate(pair.certificate.read_bytes())
+            issued.verify_directly_issued_by(authority)
+            ends.append(issued.not_valid_after_utc)
+    except (OSError, ValueError, InvalidSignature):  # missing, cut off by a full disk, or of different sets
         return False
-    ends = [x509.load_pem_x509_certificate(path.read_bytes()).not_valid_after_utc for path in files]
     return min(ends) > datetime.now(UTC) + _RENEW_BEFORE
 
 

@@ -25,15 +25,20 @@ SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 # A second C library beside the host's own dynamic loader crashes every program; the host's is used always.
 NEVER_UNPACKED = ("libc6_", "libc-bin_")
 
+# How apt-get, dpkg-deb, its tar and the system say it.
+DISK_FULL = ("No space left", "enough free space", "Disk quota exceeded", "Wrote only")
+NOT_WRITABLE = ("Permission denied", "Read-only file system", "Not a directory", "File exists")
+
 
 def unpack(packages: Sequence[str], *, cache: Path) -> Path:
     """The folder that holds the packages and those of their dependencies that the host lacks.
 
     A finished folder is used again without network. An unfinished one, of a killed process, is made anew; processes
-    that want the same packages at the same time wait for one another.
+    that fill the same cache at the same time wait for one another.
 
     Raises:
-        SandboxError: not a Debian-like host, no network, or a package that does not exist; says what to do.
+        SandboxError: not a Debian-like host, no network, a package that does not exist, or a cache that cannot be
+            written or is full; says what to do. Nothing unfinished is left.
     """
     names = sorted(set(packages))
     root = cache / "debian" / _folder_name(names)
@@ -45,10 +50,15 @@ def unpack(packages: Sequence[str], *, cache: Path) -> Path:
                 f"'{program}' is not on this machine, so the Debian packages {', '.join(names)} cannot be fetched; "
                 "run the sandbox on Debian or Ubuntu"
             )
-    root.parent.mkdir(parents=True, exist_ok=True)
-    with _locked(root.with_name(f"{root.name}.lock")):
-        if not root.is_dir():
-            _fill(root, names)
+    try:
+        root.parent.mkdir(parents=True, exist_ok=True)
+        with _locked(root.with_name("lock")):
+            if not root.is_dir():
+                _fill(root, names)
+    except OSError as problem:
+        raise SandboxError(
+            _explain(names, f"{problem.filename or root.parent}: {problem.strerror or problem}")
+        ) from problem
     return root
 
 
@@ -78,27 +88,27 @@ def _fill(root: Path, names: Sequence[str]) -> None:
     partial = root.with_name(f"{root.name}.partial")
     shutil.rmtree(partial, ignore_errors=True)
     archives, tree = partial / "archives", partial / "tree"
-    (archives / "partial").mkdir(parents=True)
-    tree.mkdir()
-    log.info("downloading the Debian packages %s", ", ".join(names))
-    _download(names, archives, refreshed_lists=root.parent / "lists")
-    unpacked = 0
-    for archive in sorted(archives.glob("*.deb")):
-        if not archive.name.startswith(NEVER_UNPACKED):
+    try:
+        (archives / "partial").mkdir(parents=True)
+        tree.mkdir()
+        log.info("downloading the Debian packages %s", ", ".join(names))
+        _download(names, archives, refreshed_lists=root.parent / "lists")
+        unpacked = [file for file in sorted(archives.glob("*.deb")) if not file.name.startswith(NEVER_UNPACKED)]
+        for archive in unpacked:
             _unpack_one(archive, tree)
-            unpacked += 1
-    tree.rename(root)
-    shutil.rmtree(partial)
-    log.info("unpacked %d Debian packages for %s into %s", unpacked, ", ".join(names), root)
+        tree.rename(root)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+    log.info("unpacked %d Debian packages for %s into %s", len(unpacked), ", ".join(names), root)
 
 
 def _download(names: Sequence[str], archives: Path, *, refreshed_lists: Path) -> None:
     """Fetch with the host's package lists; where these are missing or too old, with fresh ones kept in the cache."""
-    if _fetch(names, archives, ()) is None:
-        return
-    (refreshed_lists / "partial").mkdir(parents=True, exist_ok=True)
-    options = ("-o", f"Dir::State::lists={refreshed_lists}")
-    problem = _apt(archives, ("update", *options)) or _fetch(names, archives, options)
+    problem = _fetch(names, archives, ())
+    if problem is not None and not _is_disk_full(problem):
+        (refreshed_lists / "partial").mkdir(parents=True, exist_ok=True)
+        options = ("-o", f"Dir::State::lists={refreshed_lists}")
+        problem = _apt(archives, ("update", *options)) or _fetch(names, archives, options)
     if problem is not None:
         raise SandboxError(_explain(names, problem))
 
@@ -141,14 +151,19 @@ def _apt(archives: Path, arguments: Sequence[str]) -> str | None:
 
 
 def _explain(names: Sequence[str], problem: str) -> str:
-    wanted = ", ".join(names)
     if "Unable to locate package" in problem or "has no installation candidate" in problem:
         fix = "check the names against the release of this machine, and that its apt sources are complete"
-    elif "No space left" in problem:
+    elif _is_disk_full(problem):
         fix = "free some disk space and try again"
+    elif any(words in problem for words in NOT_WRITABLE):
+        fix = "choose a cache directory that you may write: XDG_CACHE_HOME=<directory>"
     else:
         fix = "check that this machine reaches its apt sources (network, proxy) and try again"
-    return f"the Debian packages {wanted} could not be downloaded; {fix}. apt-get said:\n{problem}"
+    return f"the Debian packages {', '.join(names)} could not be had; {fix}:\n{problem}"
+
+
+def _is_disk_full(problem: str) -> bool:
+    return any(words in problem for words in DISK_FULL)
 
 
 def _unpack_one(archive: Path, tree: Path) -> None:
@@ -156,6 +171,4 @@ def _unpack_one(archive: Path, tree: Path) -> None:
         ["dpkg-deb", "--extract", str(archive), str(tree)], capture_output=True, text=True, check=False
     )
     if done.returncode != 0:
-        raise SandboxError(
-            f"{archive.name} could not be unpacked: {done.stderr.strip()}; free some disk space and try again"
-        )
+        raise SandboxError(_explain([archive.name], done.stderr.strip()))

@@ -9,93 +9,109 @@ recover        what a drill took away starts again
 
 from __future__ import annotations
 
-import contextlib
-import json
-import shutil
 import time
-from pathlib import Path
 
-from spillway.connections import connections_from_file
+from spillway.clouds.api import ApiRefusal
 from spillway.errors import SandboxError, UnknownName
 from spillway.sandbox.agent.process import drill
+from spillway.sandbox.configuration import NAMESPACE
 from spillway.sandbox.settings import NodeSettings, SandboxSettings, SiteSettings
-from spillway.sandbox.sites import certificates
-from spillway.sandbox.supervisor import read_status
+from spillway.sandbox.sites import certificates, kubernetes_api
+from spillway.sandbox.supervisor import held_processes, hold, read_status, release_all
 
 DRILLS = ("node-loss", "spot-reclaim", "evict", "site-outage", "recover")
 TAKEN_SECONDS = 30.0
+WAY_BACK = "give back what drills took: python -m spillway.sandbox drill recover"
 
 
 def node_loss(settings: SandboxSettings, node: str) -> None:
     """Power off a node."""
-    _hold(settings, _node(settings, node)[1].process)
+    _take(settings, _node(settings, node)[1].process)
 
 
 def spot_reclaim(settings: SandboxSettings, node: str, *, notice_seconds: float = 5.0) -> None:
-    """Announce the end of a node, shut it down in order, and take the machine away when the notice is over."""
-    site, found = _node(settings, node)
+    """Announce the end of a node, shut it down in order, and take the machine away when the notice is over.
+
+    Raises:
+        Unreachable: the site's API does not answer; nothing was taken unless it went away in between.
+    """
+    site, found = _present_node(settings, node)
+    api, path = kubernetes_api(settings, site), f"/api/v1/nodes/{node}"
+    api.json("GET", path)
     end = time.monotonic() + notice_seconds
     drill(found.port, "/shutdown", certificates(settings))
     time.sleep(max(end - time.monotonic(), 0))
-    _hold(settings, found.process)
-    _delete_node(settings, site, node)
+    _take(settings, found.process)
+    try:
+        api.json("DELETE", path)
+    except ApiRefusal as refusal:
+        if refusal.status != 404:  # what somebody else has deleted is gone as well
+            raise
 
 
-def evict(settings: SandboxSettings, node: str, namespace: str, pod: str) -> None:
+def evict(settings: SandboxSettings, node: str, pod: str) -> None:
     """Let a node evict a pod for want of memory."""
-    drill(_node(settings, node)[1].port, f"/evict/{namespace}/{pod}", certificates(settings))
+    site, found = _present_node(settings, node)
+    query = {"fieldSelector": f"spec.nodeName={node},status.phase!=Succeeded,status.phase!=Failed"}
+    pods = kubernetes_api(settings, site).items(f"/api/v1/namespaces/{NAMESPACE}/pods", query)
+    names = [found["metadata"]["name"] for found in pods]
+    if not pod:
+        raise SandboxError(f"name a pod of node {node} with --pod: {', '.join(sorted(names)) or 'it has none'}")
+    if pod not in names:
+        raise UnknownName(f"pod on node {node}", pod, names)
+    drill(found.port, f"/evict/{NAMESPACE}/{pod}", certificates(settings))
 
 
 def site_outage(settings: SandboxSettings, site: str) -> None:
     """Stop every process of a site at once."""
-    found = _site(settings, site)
-    nodes = [node.process for node in found.nodes]
-    _hold(settings, f"{found.name}-kube-api", f"{found.name}-store", f"{found.name}-registry", *nodes)
+    sites = {found.name: found for found in settings.sites}
+    if not site:
+        raise SandboxError(f"name a site: {', '.join(sorted(sites))}")
+    if site not in sites:
+        raise UnknownName("site", site, sites)
+    _take(settings, *sites[site].processes)
 
 
 def recover(settings: SandboxSettings) -> None:
     """Give back all that drills took."""
-    shutil.rmtree(settings.state / "held", ignore_errors=True)
+    release_all(settings.state)
 
 
-def _hold(settings: SandboxSettings, *names: str) -> None:
+def taken(settings: SandboxSettings) -> tuple[str, ...]:
+    """What drills took: nodes by their names, of a site's servers the processes."""
+    nodes = {node.process: node.name for site in settings.sites for node in site.nodes}
+    return tuple(sorted(nodes.get(process, process) for process in held_processes(settings.state)))
+
+
+def _take(settings: SandboxSettings, *names: str) -> None:
     """Have the supervisor kill the processes and keep them down; return when they are."""
-    status = read_status(settings.state)
-    if status is None:
-        raise SandboxError("no sandbox is running here; start it first: make up")
-    held = settings.state / "held"
-    held.mkdir(exist_ok=True)
-    for name in names:
-        if name not in status:
-            raise UnknownName("process", name, status)
-        (held / name).touch()
+    _check_running(settings)
+    hold(settings.state, names)
     deadline = time.monotonic() + TAKEN_SECONDS
     while any((read_status(settings.state) or {}).get(name, {}).get("pid") for name in names):
         if time.monotonic() > deadline:
-            raise SandboxError(f"{', '.join(names)} could not be stopped")
+            raise SandboxError(f"{', '.join(names)} could not be stopped within {TAKEN_SECONDS:.0f} s")
         time.sleep(0.05)
 
 
-def _site(settings: SandboxSettings, name: str) -> SiteSettings:
-    sites = {site.name: site for site in settings.sites}
-    if name not in sites:
-        raise UnknownName("site", name, sites)
-    return sites[name]
+def _check_running(settings: SandboxSettings) -> None:
+    if read_status(settings.state) is None:
+        raise SandboxError("no sandbox is running here; start it first: make up")
 
 
 def _node(settings: SandboxSettings, name: str) -> tuple[SiteSettings, NodeSettings]:
     nodes = {node.name: (site, node) for site in settings.sites for node in site.nodes}
+    if not name:
+        raise SandboxError(f"name a node: {', '.join(sorted(nodes))}")
     if name not in nodes:
         raise UnknownName("node", name, nodes)
     return nodes[name]
 
 
-def _delete_node(settings: SandboxSettings, site: SiteSettings, node: str) -> None:
-    from kubernetes.client import CoreV1Api
-    from kubernetes.client.exceptions import ApiException
-    from kubernetes.config import new_client_from_config_dict
-
-    connection = connections_from_file(Path(settings.connections))[f"{site.name}_kubernetes"]
-    api = CoreV1Api(new_client_from_config_dict(json.loads(connection.extra["kube_config"])))
-    with contextlib.suppress(ApiException):
-        api.delete_node(node)
+def _present_node(settings: SandboxSettings, name: str) -> tuple[SiteSettings, NodeSettings]:
+    """The node, where no drill has taken it before."""
+    site, node = _node(settings, name)
+    _check_running(settings)
+    if node.process in held_processes(settings.state):
+        raise SandboxError(f"a drill took the node '{name}' before; {WAY_BACK}")
+    return site, node

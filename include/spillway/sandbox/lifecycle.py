@@ -14,13 +14,30 @@ from pathlib import Path
 
 from spillway.errors import SandboxError
 from spillway.ledger import upgrade
-from spillway.sandbox.airflow import ADMIN, airflow_processes, prepare_airflow
+from spillway.sandbox.airflow import ADMIN, LINK, LINK_SLOTS, airflow_processes, prepare_airflow
 from spillway.sandbox.airflow_api import sandbox_api
 from spillway.sandbox.configuration import write_configuration, write_connections
+from spillway.sandbox.drills import WAY_BACK, taken
 from spillway.sandbox.process import ProcessSpec
-from spillway.sandbox.settings import INCLUDE, SandboxSettings, check_ports, credentials
+from spillway.sandbox.registry import registry_programs
+from spillway.sandbox.settings import (
+    INCLUDE,
+    SandboxSettings,
+    cache_directory,
+    check_ports,
+    credentials,
+    write_private,
+)
 from spillway.sandbox.sites import certificates, seed, site_processes
-from spillway.sandbox.supervisor import Supervisor, marked_processes, read_status, supervisor_pid, sweep
+from spillway.sandbox.supervisor import (
+    Supervisor,
+    held_processes,
+    marked_processes,
+    read_status,
+    release_all,
+    supervisor_pid,
+    sweep,
+)
 
 Say = Callable[[str], None]
 
@@ -28,8 +45,8 @@ Say = Callable[[str], None]
 READY_SECONDS = 300.0
 STOP_SECONDS = 60.0
 FREE_BYTES_NEEDED = 1 << 30
-_detached: list[subprocess.Popen[bytes]] = []
-"""Supervisors that this process started: they outlive it, and are not to be taken for children that it forgot."""
+_supervisors: dict[Path, subprocess.Popen[bytes]] = {}
+"""By state directory, what this process started: they may outlive it, and those that end before it are waited for."""
 DAGS = ("train", "sync_images", "sync_datasets", "upload_checkpoints", "sweep_orphans")
 
 
@@ -38,46 +55,71 @@ class SupervisorRefused(SandboxError):
 
 
 def up(settings: SandboxSettings, say: Say, *, with_airflow: bool = True, dags: tuple[str, ...] = DAGS) -> None:
-    """Start everything and return when all of it is ready; what runs already is left alone.
+    """Start everything and return when all of it is ready; what runs already, and what drills took, is left alone.
 
     Args:
         dags: the DAGs that are let run; they are paused when Airflow first sees them.
     Raises:
-        SandboxError: a port is taken, the disk is full, or a process did not become ready; the end of its log is shown.
+        SandboxError: a port is taken, the disk is full, the sandbox runs without the Airflow that is asked for, or a
+            process did not become ready; the end of its log is shown.
     """
-    shutil.rmtree(settings.state / "held", ignore_errors=True)
-    fresh = read_status(settings.state) is None
-    if fresh:
+    running = read_status(settings.state)
+    if running is None:
         _check_disk(settings.state)
         sweep(settings.state)
         check_ports(settings, with_airflow=with_airflow)
         prepare(settings, say, with_airflow=with_airflow)
+    elif with_airflow and not any(map(_is_airflow, running)):
+        raise SandboxError(
+            f"the sandbox in {settings.state} was started without Airflow and goes on so; to have Airflow beside it, "
+            "stop it first (make down); to use it as it is, add --without-airflow"
+        )
     try:
-        if fresh:
+        if running is None:
             _spawn_supervisor(settings, with_airflow=with_airflow)
-        say("waiting for the sites")
-        _wait_ready(settings, say, lambda name: not name.startswith("airflow-"))
-        seed(settings)
-        say("both sites are ready, the sample image and data are on-prem")
+        _await_sites(settings, say)
         if with_airflow:
             _wait_ready(settings, say, lambda name: True)
+            sandbox_api(settings).make_pool(
+                f"link_{LINK}", LINK_SLOTS, f"tasks that move bytes over the link of {LINK}"
+            )
             unpause(settings, dags)
             say(f"Airflow is ready: http://127.0.0.1:{settings.airflow_port}")
     except SupervisorRefused:
         raise
     except BaseException:
-        if fresh:
+        if running is None:
             down(settings, say)
         raise
+
+
+def _await_sites(settings: SandboxSettings, say: Say) -> None:
+    """Return when all that no drill took is ready and every site whose servers are there holds what it should."""
+    held = held_processes(settings.state)
+    if held:
+        say(f"not started, for drills took it: {', '.join(taken(settings))}; {WAY_BACK}")
+    say("waiting for the sites")
+    _wait_ready(settings, say, lambda name: not _is_airflow(name))
+    for site in settings.sites:
+        if not held.intersection(site.servers):
+            seed(settings, site)
+    if not held:
+        say("both sites are ready, the sample image and data are on-prem")
+
+
+def _is_airflow(process: str) -> bool:
+    return process.startswith("airflow-")
 
 
 def prepare(settings: SandboxSettings, say: Say, *, with_airflow: bool) -> None:
     """Everything on disk that the processes need."""
     settings.state.mkdir(parents=True, exist_ok=True)
-    (settings.state / "base_port").write_text(str(settings.base_port))
+    write_private(settings.state / "base_port", str(settings.base_port))
     say("writing certificates, configuration and Connections")
     write_configuration(settings)
     write_connections(settings, certificates(settings))
+    say("providing the registry's programs")
+    registry_programs(cache_directory())  # here, where a slow or missing network is seen by whoever waits
     upgrade(settings.ledger_url)
     if with_airflow:
         say("preparing Airflow's database")
@@ -103,23 +145,23 @@ def unpause(settings: SandboxSettings, dags: tuple[str, ...]) -> None:
 
 
 def down(settings: SandboxSettings, say: Say) -> None:
-    """Stop everything; afterwards no process of the sandbox is left, also where the supervisor had died."""
+    """Stop everything, drills too; afterwards no process is left, also where the supervisor had died."""
     pid = supervisor_pid(settings.state)
     if pid is not None:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGTERM)
-        deadline = time.monotonic() + STOP_SECONDS
-        while supervisor_pid(settings.state) is not None and time.monotonic() < deadline:
-            time.sleep(0.2)
+        _wait_ended(settings.state, say)
         if supervisor_pid(settings.state) == pid:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
+    _reap(settings.state)
     swept = sweep(settings.state)
-    if swept:
-        say(f"{swept} processes of a sandbox without supervisor were ended")
     left = list(marked_processes(settings.state))
+    release_all(settings.state)
     if left:
         raise SandboxError(f"processes {left} of the sandbox could not be ended; end them by hand")
+    if swept:
+        say(f"{swept} processes of a sandbox without supervisor were ended")
     say("the sandbox is down")
 
 
@@ -129,7 +171,23 @@ def login(settings: SandboxSettings) -> str:
     return f"http://127.0.0.1:{settings.airflow_port}  user: {ADMIN}  password: {password}"
 
 
+def environment_line(settings: SandboxSettings) -> str:
+    """What a person's shell needs for the commands to speak to this sandbox."""
+    return (
+        f"export PYTHONPATH={INCLUDE} SPILLWAY_CONFIG_DIR={settings.config} SPILLWAY_CONNECTIONS={settings.connections}"
+    )
+
+
+def _reap(state: Path) -> None:
+    """Let no supervisor of the state directory be left of those that this process started, nor a trace in its table."""
+    supervisor = _supervisors.pop(state, None)
+    if supervisor is not None:
+        supervisor.kill()  # it has ended, or no longer has the directory that it looks after
+        supervisor.wait()
+
+
 def _spawn_supervisor(settings: SandboxSettings, *, with_airflow: bool) -> None:
+    _reap(settings.state)
     settings.logs.mkdir(exist_ok=True)
     argv = [sys.executable, "-m", "spillway.sandbox", "--state", str(settings.state), "supervise"]
     if not with_airflow:
@@ -149,7 +207,7 @@ def _spawn_supervisor(settings: SandboxSettings, *, with_airflow: bool) -> None:
             if process.poll() is not None or time.monotonic() > deadline:
                 raise SupervisorRefused(f"the supervisor did not start:\n{tail(settings.logs / 'supervisor.log')}")
             time.sleep(0.1)
-        _detached.append(process)
+        _supervisors[settings.state] = process
     except BaseException:
         process.terminate()
         process.wait()
@@ -163,7 +221,7 @@ def _wait_ready(settings: SandboxSettings, say: Say, wanted: Callable[[str], boo
         status = read_status(settings.state)
         if status is None:
             raise SandboxError(f"the supervisor has ended:\n{tail(settings.logs / 'supervisor.log')}")
-        names = [name for name in status if wanted(name)]
+        names = [name for name in status if wanted(name) and name not in held_processes(settings.state)]
         waiting = [name for name in names if status[name]["state"] != "ready"]
         for name in names:
             if name not in waiting and name not in known:
@@ -178,6 +236,18 @@ def _wait_ready(settings: SandboxSettings, say: Say, wanted: Callable[[str], boo
                 + tail(settings.logs / f"{first}.log")
             )
         time.sleep(0.3)
+
+
+def _wait_ended(state: Path, say: Say) -> None:
+    """Return when no supervisor is left, or has been for too long; tells what it stops, stage by stage."""
+    deadline = time.monotonic() + STOP_SECONDS
+    told: set[str] = set()
+    while supervisor_pid(state) is not None and time.monotonic() < deadline:
+        ending = {name for name, entry in (read_status(state) or {}).items() if entry["state"] == "ending"}
+        if ending - told:
+            say("stopping " + ", ".join(sorted(ending - told)))
+        told |= ending
+        time.sleep(0.2)
 
 
 def _check_disk(state: Path) -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import sys
+import urllib.request
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
+from http.client import HTTPException
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,7 +17,8 @@ from botocore.exceptions import BotoCoreError, ClientError
 from spillway.errors import SandboxError
 from spillway.sandbox.process import ProcessSpec
 from spillway.sandbox.settings import write_private
-from spillway.stores.s3_client import s3_client, typed_errors
+from spillway.stores.s3_client import typed_errors
+from spillway.stores.s3_requests import S3Endpoint
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
@@ -51,7 +54,7 @@ def object_store_process(*, name: str, state_dir: Path, base_port: int, identiti
         argv=(str(_weed()), "mini", *_flags(state_dir, base_port)),
         environment={"HOME": str(state_dir), "TMPDIR": str(state_dir / "tmp"), "GOMEMLIMIT": "300MiB"},
         working_directory=state_dir,
-        ready=_answers(endpoint_url(base_port), identities[0]),
+        ready=_serves(base_port, identities[0]),
         ports=tuple(range(base_port, base_port + PORTS)),
         cleanup=(state_dir / "filer.sock", state_dir / "s3.sock", *_grpc_sockets(base_port)),
     )
@@ -64,15 +67,17 @@ def endpoint_url(base_port: int) -> str:
 
 def create_buckets(endpoint: str, identity: Identity, names: Iterable[str]) -> None:
     """Create the buckets that do not exist yet; ``identity`` must be an administrator."""
-    client = s3_client(
-        endpoint_url=endpoint, region=REGION, access_key=identity.access_key, secret_key=identity.secret_key
-    )
+    client = _endpoint(endpoint, identity).client()
     for name in names:
         with typed_errors(endpoint, bucket=name):
             try:
                 client.create_bucket(Bucket=name)
             except client.exceptions.BucketAlreadyOwnedByYou:
                 continue
+
+
+def _endpoint(url: str, identity: Identity) -> S3Endpoint:
+    return S3Endpoint(url=url, region=REGION, access_key=identity.access_key, secret_key=identity.secret_key)
 
 
 def _weed() -> Path:
@@ -133,23 +138,31 @@ def _write_identities(file: Path, identities: Sequence[Identity]) -> None:
     write_private(file, json.dumps(content))
 
 
-def _answers(endpoint: str, identity: Identity) -> Callable[[], bool]:
+def _serves(base_port: int, identity: Identity) -> Callable[[], bool]:
+    """Whether it gives what it holds and takes what is new.
+
+    Its S3 side answers before its volumes are known to its master, and until then each object is an InternalError: for
+    the five seconds between two heartbeats, where the first one came before the master led.
+    """
+
     @cache
     def client() -> S3Client:
-        return s3_client(
-            endpoint_url=endpoint,
-            region=REGION,
-            access_key=identity.access_key,
-            secret_key=identity.secret_key,
-            attempts=1,
-            timeout_seconds=1,
-        )
+        return replace(_endpoint(endpoint_url(base_port), identity), attempts=1, timeout_seconds=1).client()
 
     def ready() -> bool:
         try:
             client().list_buckets()
         except (ClientError, BotoCoreError):
             return False
-        return True
+        return _volumes_at_most(base_port + 1) > 0
 
     return ready
+
+
+def _volumes_at_most(master_port: int) -> int:
+    """How many volumes the servers may hold that the master knows; 0: it knows none."""
+    try:
+        with urllib.request.urlopen(f"{endpoint_url(master_port)}/dir/status", timeout=1) as answer:
+            return int(json.load(answer)["Topology"]["Max"])
+    except (OSError, HTTPException, ValueError):
+        return 0

@@ -8,6 +8,7 @@ import urllib.request
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
+from http.client import HTTPException
 from pathlib import Path
 
 
@@ -21,7 +22,7 @@ class ProcessSpec:
 
     name: str
     argv: tuple[str, ...]
-    environment: Mapping[str, str]
+    environment: Mapping[str, str] = field(repr=False)
     working_directory: Path
     ready: Callable[[], bool]
     ports: tuple[int, ...] = ()
@@ -46,5 +47,5 @@ def http_answers(url: str, *, statuses: tuple[int, ...] = (200,)) -> bool:
             return answer.status in statuses
     except urllib.error.HTTPError as answer:
         return answer.code in statuses
-    except OSError:
+    except (OSError, HTTPException):
         return False

@@ -29,7 +29,7 @@ def registry_process(
     Raises:
         SandboxError: the program cannot be had.
     """
-    root = debian.unpack(PACKAGES, cache=cache)
+    root = registry_programs(cache)
     state_dir.mkdir(parents=True, exist_ok=True)
     (state_dir / "images").mkdir(mode=0o700, exist_ok=True)
     write_private(state_dir / "htpasswd", _password_line(root, username, password))
@@ -42,6 +42,11 @@ def registry_process(
         ready=lambda: http_answers(f"http://127.0.0.1:{port}/v2/", statuses=(401,)),
         ports=(port,),
     )
+
+
+def registry_programs(cache: Path) -> Path:
+    """The folder with the registry's programs, fetched on first use; raises SandboxError where they cannot be had."""
+    return debian.unpack(PACKAGES, cache=cache)
 
 
 def _configuration(name: str, state_dir: Path, port: int) -> dict[str, object]:

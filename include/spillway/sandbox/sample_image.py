@@ -37,9 +37,9 @@ CONFIG_MEDIA_TYPE = "application/vnd.oci.image.config.v1+json"
 LIBRARIES_LABEL = "dev.spillway.libraries"
 
 DISTRIBUTIONS = (
-    "numpy", "boto3", "botocore", "s3transfer", "jmespath", "python-dateutil", "six", "urllib3",
+    "numpy", "cryptography", "cffi", "boto3", "botocore", "s3transfer", "jmespath", "python-dateutil", "six", "urllib3",
 )  # fmt: skip
-OWN_MODULES = ("__init__.py", "model", "errors.py", "codec.py", "stores", "checkpoints", "trainer")
+OWN_MODULES = ("__init__.py", "model", "errors", "codec.py", "threads.py", "stores", "checkpoints", "trainer")
 BOTOCORE_SERVICES = frozenset({"s3", "sts"})
 
 ENVIRONMENT = {
@@ -95,6 +95,14 @@ def interpreter() -> Path:
     return Path(sys.base_prefix, "bin", f"python{PYTHON}").resolve()
 
 
+def entrypoint() -> tuple[str, ...]:
+    """The program that a container of the image runs; the job's command are its arguments.
+
+    The interpreter starts isolated, without site-packages; -B and -u because it does not read its variables then.
+    """
+    return (str(interpreter()), "-I", "-S", "-B", "-u", str(START))
+
+
 def _configuration(versions: Mapping[str, str], key: str, layers: tuple[Layer, ...]) -> dict[str, Any]:
     return {
         "architecture": {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine(), platform.machine()),
@@ -102,8 +110,7 @@ def _configuration(versions: Mapping[str, str], key: str, layers: tuple[Layer, .
         "created": "1970-01-01T00:00:00Z",
         "config": {
             "Env": [f"{name}={value}" for name, value in ENVIRONMENT.items()],
-            # Isolated, without site-packages; -B and -u because an isolated interpreter does not read its variables.
-            "Entrypoint": [str(interpreter()), "-I", "-S", "-B", "-u", str(START)],
+            "Entrypoint": list(entrypoint()),
             "WorkingDir": "/",
             "Labels": {
                 "org.opencontainers.image.title": "spillway trainer",

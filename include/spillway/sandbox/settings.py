@@ -17,6 +17,7 @@ INCLUDE = PROJECT / "include"
 DEFAULT_STATE = PROJECT / "build" / "sandbox"
 DEFAULT_BASE_PORT = 17000
 PORTS_PER_SITE = 100
+LOOPBACK = "127.0.0.1,localhost"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +53,16 @@ class SiteSettings:
     @property
     def registry_endpoint(self) -> str:
         return f"http://127.0.0.1:{self.registry_port}"
+
+    @property
+    def servers(self) -> tuple[str, ...]:
+        """The names of its servers among the supervisor's processes, without its nodes."""
+        return (f"{self.name}-kube-api", f"{self.name}-store", f"{self.name}-registry")
+
+    @property
+    def processes(self) -> tuple[str, ...]:
+        """The names of all that the site consists of."""
+        return (*self.servers, *(node.process for node in self.nodes))
 
     @property
     def ports(self) -> tuple[int, ...]:
@@ -142,9 +153,11 @@ def check_ports(settings: SandboxSettings, *, with_airflow: bool) -> None:
 
 
 CREDENTIALS = (
-    "airflow_admin_password", "airflow_jwt_secret", "airflow_fernet_source",
-    "onprem_api_token", "onprem_mover_secret", "onprem_pod_secret", "onprem_registry_password",
-    "cloud_api_token", "cloud_mover_secret", "cloud_pod_secret", "cloud_registry_password",
+    "airflow_admin_password", "airflow_jwt_secret", "airflow_fernet_source", "cache_key_source",
+    "onprem_api_token", "onprem_mover_secret", "onprem_pod_secret", "onprem_public_secret",
+    "onprem_remote_secret", "onprem_registry_password",
+    "cloud_api_token", "cloud_mover_secret", "cloud_pod_secret", "cloud_public_secret",
+    "cloud_remote_secret", "cloud_registry_password",
 )  # fmt: skip
 
 
@@ -168,6 +181,14 @@ def write_private(path: Path, text: str) -> None:
     with os.fdopen(descriptor, "w") as file:
         file.write(text)
     partial.replace(path)
+
+
+def keep_proxies_off_loopback() -> None:
+    """Have this process and its children reach the sandbox itself although the machine names a proxy."""
+    for name in ("no_proxy", "NO_PROXY"):
+        known = os.environ.get(name, "")
+        if known != "*" and LOOPBACK not in known:
+            os.environ[name] = f"{known},{LOOPBACK}" if known else LOOPBACK
 
 
 def cache_directory() -> Path:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 from datetime import timedelta
+from pathlib import Path
 
-from spillway.connections import ConnectionSpec, connections_from_file
-from spillway.errors import SandboxError
+from spillway.clouds.api import ApiRefusal, KubernetesApi
+from spillway.connections import connections_from_file
 from spillway.images.mirror import mirror
 from spillway.registries.http import HttpRegistry
 from spillway.registries.layout import LayoutRegistry
@@ -15,10 +16,13 @@ from spillway.sandbox.agent.process import node_agent_process
 from spillway.sandbox.certificates import Certificates, issue
 from spillway.sandbox.configuration import (
     BUCKETS,
+    CACHE_BUCKET,
     CHECKPOINT_BUCKET,
     DATASET_BUCKET,
     NAMESPACE,
+    PUBLIC_PREFIXES,
     REGISTRY_USER,
+    REMOTE_PREFIX,
     kubeconfig,
 )
 from spillway.sandbox.kube.process import api_server_process
@@ -40,8 +44,9 @@ from spillway.stores.s3 import S3Store, open_store
 NODE_LOST_AFTER = timedelta(seconds=6)
 POD_EVICTION_AFTER = timedelta(seconds=2)
 SHARDS = 8
-NODE_STAGE = 1
-"""Node agents start when the API servers and registries answer."""
+CHECKPOINT_ACTIONS = tuple(f"{action}:{CHECKPOINT_BUCKET}" for action in ("Read", "List", "Write"))
+HOME = "onprem"
+"""Where images and data are before anything is copied."""
 
 
 def certificates(settings: SandboxSettings) -> Certificates:
@@ -56,55 +61,58 @@ def site_processes(settings: SandboxSettings) -> tuple[ProcessSpec, ...]:
 
 
 def _processes(settings: SandboxSettings, site: SiteSettings, issued: Certificates) -> tuple[ProcessSpec, ...]:
-    made, state = credentials(settings), settings.state / site.name
-    tokens = state / "tokens"
-    write_private(tokens, f"{made[f'{site.name}_api_token']}\n")
-    config = state / "kubeconfig.json"
-    write_private(config, json.dumps(kubeconfig(settings, site, issued)))
-    return (
-        object_store_process(
-            name=f"{site.name}-store",
-            state_dir=state / "store",
-            base_port=site.store_port,
-            identities=store_identities(settings, site),
-        ),
-        registry_process(
-            name=f"{site.name}-registry",
-            state_dir=state / "registry",
-            port=site.registry_port,
-            username=REGISTRY_USER,
-            password=made[f"{site.name}_registry_password"],
-            cache=cache_directory(),
-        ),
-        api_server_process(
-            name=site.name,
-            port=site.api_port,
-            state_directory=state / "kubernetes",
+    state = settings.state / site.name
+    kubeconfig_file = state / "kubeconfig.json"
+    write_private(kubeconfig_file, json.dumps(kubeconfig(settings, site, issued)))
+    store = object_store_process(
+        name=f"{site.name}-store",
+        state_dir=state / "store",
+        base_port=site.store_port,
+        identities=store_identities(settings, site),
+    )
+    agents = (
+        node_agent_process(
+            node,
+            kubeconfig=kubeconfig_file,
+            root=state / node.name,
             certificates=issued,
-            token_file=tokens,
-            node_lost_after=NODE_LOST_AFTER,
-            pod_eviction_after=POD_EVICTION_AFTER,
-        ),
-        *(
-            node_agent_process(
-                kubeconfig=config,
-                node=node.name,
-                gpus=node.gpus,
-                gpu_model=node.gpu_model,
-                port=node.port,
-                root=state / node.name,
-                certificates=issued,
-                labels={"spillway.dev/pool": node.pool},
-                masks=(PROJECT, settings.state),
-                stage=NODE_STAGE,
-            )
-            for node in site.nodes
-        ),
+            masks=(PROJECT, settings.state),
+        )
+        for node in site.nodes
+    )
+    return (store, _registry(settings, site, state), _api_server(settings, site, state, issued), *agents)
+
+
+def _registry(settings: SandboxSettings, site: SiteSettings, state: Path) -> ProcessSpec:
+    return registry_process(
+        name=f"{site.name}-registry",
+        state_dir=state / "registry",
+        port=site.registry_port,
+        username=REGISTRY_USER,
+        password=credentials(settings)[f"{site.name}_registry_password"],
+        cache=cache_directory(),
+    )
+
+
+def _api_server(settings: SandboxSettings, site: SiteSettings, state: Path, issued: Certificates) -> ProcessSpec:
+    token_file = state / "tokens"
+    write_private(token_file, f"{credentials(settings)[f'{site.name}_api_token']}\n")
+    return api_server_process(
+        name=site.name,
+        port=site.api_port,
+        state_directory=state / "kubernetes",
+        certificates=issued,
+        token_file=token_file,
+        node_lost_after=NODE_LOST_AFTER,
+        pod_eviction_after=POD_EVICTION_AFTER,
     )
 
 
 def store_identities(settings: SandboxSettings, site: SiteSettings) -> tuple[Identity, ...]:
-    """The mover, who may do all, and the pods, who read data and write checkpoints."""
+    """The mover, who may do all, the pods, who read data and write checkpoints, and who reads public data only.
+
+    Also pods of the other site, which read what is below ``REMOTE_PREFIX`` and write checkpoints.
+    """
     made = credentials(settings)
     return (
         Identity(
@@ -120,36 +128,54 @@ def store_identities(settings: SandboxSettings, site: SiteSettings) -> tuple[Ide
             actions=(
                 f"Read:{DATASET_BUCKET}",
                 f"List:{DATASET_BUCKET}",
-                f"Read:{CHECKPOINT_BUCKET}",
-                f"List:{CHECKPOINT_BUCKET}",
-                f"Write:{CHECKPOINT_BUCKET}",
+                *CHECKPOINT_ACTIONS,
+                *(f"{action}:{CACHE_BUCKET}" for action in ("Read", "List", "Write")),
             ),
         ),
+        Identity(
+            name=f"{site.name}-public",
+            access_key=f"{site.name}-public",
+            secret_key=made[f"{site.name}_public_secret"],
+            actions=(*(f"Read:{DATASET_BUCKET}/{prefix}*" for prefix in PUBLIC_PREFIXES), f"List:{DATASET_BUCKET}"),
+        ),
+        Identity(
+            name=f"{site.name}-remote",
+            access_key=f"{site.name}-remote",
+            secret_key=made[f"{site.name}_remote_secret"],
+            actions=(f"Read:{DATASET_BUCKET}/{REMOTE_PREFIX}*", f"List:{DATASET_BUCKET}", *CHECKPOINT_ACTIONS),
+        ),
     )
 
 
-def seed(settings: SandboxSettings) -> None:
-    """Give each site its buckets and namespace, and the on-premises one its image and data; twice changes nothing."""
-    connections = connections_from_file(settings.connections)
-    for site in settings.sites:
-        create_buckets(site.store_endpoint, store_identities(settings, site)[0], BUCKETS)
-        _create_namespace(connections[f"{site.name}_kubernetes"])
-    home = settings.site("onprem")
+def seed(settings: SandboxSettings, site: SiteSettings) -> None:
+    """Give the site its buckets and namespace, and the on-premises one its image and data; twice changes nothing."""
+    create_buckets(site.store_endpoint, store_identities(settings, site)[0], BUCKETS)
+    _create_namespace(kubernetes_api(settings, site))
+    if site.name == HOME:
+        _push_image(settings, site)
+        _upload_dataset(mover_store(settings, site, DATASET_BUCKET))
+
+
+def kubernetes_api(settings: SandboxSettings, site: SiteSettings) -> KubernetesApi:
+    """The API of the site with its administrator's token."""
+    from spillway.clouds.kubernetes import client_from_kubeconfig
+
+    connection = connections_from_file(settings.connections)[f"{site.name}_kubernetes"]
+    client = client_from_kubeconfig(json.loads(connection.extra["kube_config"]))
+    return KubernetesApi(client, endpoint=f"the Kubernetes API of site '{site.name}'")
+
+
+def _push_image(settings: SandboxSettings, site: SiteSettings) -> None:
+    """Build the trainer's image, without Docker, and put it into the site's registry."""
     layout = settings.state / "image"
     build_trainer_image(layout)
-    mirror(
-        LayoutRegistry(layout),
-        HttpRegistry(
-            name=home.name,
-            url=home.registry_endpoint,
-            username=REGISTRY_USER,
-            password=credentials(settings)[f"{home.name}_registry_password"],
-        ),
-        repository=REPOSITORY,
-        reference=TAG,
-        move_tag=True,
+    registry = HttpRegistry(
+        name=site.name,
+        url=site.registry_endpoint,
+        username=REGISTRY_USER,
+        password=credentials(settings)[f"{site.name}_registry_password"],
     )
-    _upload_dataset(mover_store(settings, home, DATASET_BUCKET))
+    mirror(LayoutRegistry(layout), registry, repository=REPOSITORY, reference=TAG, move_tag=True)
 
 
 def mover_store(settings: SandboxSettings, site: SiteSettings, bucket: str) -> S3Store:
@@ -174,14 +200,9 @@ def _upload_dataset(store: S3Store) -> None:
             store.put(key, body, size_bytes=len(body), sha256=sha256, content_type="text/csv")
 
 
-def _create_namespace(connection: ConnectionSpec) -> None:
-    from kubernetes.client import CoreV1Api
-    from kubernetes.client.exceptions import ApiException
-    from kubernetes.config import new_client_from_config_dict
-
-    api = CoreV1Api(new_client_from_config_dict(json.loads(connection.extra["kube_config"])))
+def _create_namespace(api: KubernetesApi) -> None:
     try:
-        api.create_namespace({"metadata": {"name": NAMESPACE}})
-    except ApiException as problem:
-        if problem.status != 409:
-            raise SandboxError(f"the namespace '{NAMESPACE}' could not be created: {problem.reason}") from problem
+        api.json("POST", "/api/v1/namespaces", body={"metadata": {"name": NAMESPACE}})
+    except ApiRefusal as refusal:
+        if refusal.status != 409:  # it exists
+            raise

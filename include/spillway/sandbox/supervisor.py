@@ -2,8 +2,12 @@
 
 Each process runs in a group of its own and carries ``SPILLWAY_SANDBOX=<state directory>`` in its environment, so that
 whatever a crash leaves behind (the supervisor's own death included) is found again through /proc and swept: nothing
-outlives ``down``, and a new ``up`` begins clean. A process whose name has a file in ``held/`` stays down: that is how
-a drill takes a node or a site away.
+outlives ``down``, and a new ``up`` begins clean. A process whose name has a file in ``held/`` stays down until the file
+is gone: that is how a drill takes a node or a site away.
+
+What the supervisor cannot write, or a process that it cannot start, is no reason to end the others: it is told in the
+log once, tried again, and told once more when it is over. A supervisor whose pid file is gone, with its state directory
+as a rule, could be found by nobody and ends.
 """
 
 from __future__ import annotations
@@ -11,19 +15,25 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import json
+import logging
 import os
+import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import IO
 
 from spillway.errors import SandboxError
 from spillway.sandbox.process import ProcessSpec
 
+log = logging.getLogger(__name__)
+
 MARK = "SPILLWAY_SANDBOX"
+HELD = "held"
 FIRST_BACK_OFF_SECONDS = 0.5
 LONGEST_BACK_OFF_SECONDS = 30.0
 STEADY_SECONDS = 60.0
@@ -35,6 +45,7 @@ class _Child:
     spec: ProcessSpec
     process: subprocess.Popen[bytes] | None = None
     ready: bool = False
+    ending: bool = False
     starts: int = 0
     started_at: float = 0.0
     next_start_at: float = 0.0
@@ -43,6 +54,12 @@ class _Child:
     @property
     def alive(self) -> bool:
         return self.process is not None and self.process.poll() is None
+
+    def back_off(self, now: float) -> None:
+        """Put the next start off, each time for longer."""
+        self.process, self.ready = None, False
+        self.next_start_at = now + self.back_off_seconds
+        self.back_off_seconds = min(2 * self.back_off_seconds, LONGEST_BACK_OFF_SECONDS)
 
 
 @dataclass(slots=True)
@@ -53,24 +70,29 @@ class Supervisor:
     specs: Sequence[ProcessSpec]
     stopping: bool = False
     _children: list[_Child] = field(default_factory=list)
+    _failing: set[str] = field(default_factory=set)
+    """What fails now and has been told."""
 
     def run(self) -> None:
         """Block until TERM or INT; then end every group and return."""
         lock = _lock(self.state)
+        logging.basicConfig(format="%(asctime)s %(message)s")
+        logging.raiseExceptions = False  # what a full disk does not take now is written with the next line
         sweep(self.state)
         self._children = [_Child(spec) for spec in self.specs]
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: setattr(self, "stopping", True))
         (self.state / "status.json").unlink(missing_ok=True)  # of a supervisor that was killed
-        (self.state / "supervisor.pid").write_text(str(os.getpid()))
+        pid_file = self.state / "supervisor.pid"
+        pid_file.write_text(str(os.getpid()))
         try:
-            while not self.stopping:
+            while not self.stopping and pid_file.exists():
                 self._tick(time.monotonic())
                 time.sleep(TICK_SECONDS)
         finally:
             self._end_all()
             sweep(self.state)
-            (self.state / "supervisor.pid").unlink(missing_ok=True)
+            pid_file.unlink(missing_ok=True)
             (self.state / "status.json").unlink(missing_ok=True)
             lock.close()
 
@@ -83,7 +105,7 @@ class Supervisor:
                 self._start_when_due(child, now)
             elif self._held(child):
                 _put_aside(child)
-        self._write_status()
+        self._done("writing status.json", self._write_status)
 
     def _look_after(self, child: _Child, now: float) -> None:
         if self._held(child):
@@ -97,37 +119,55 @@ class Supervisor:
     def _start_when_due(self, child: _Child, now: float) -> None:
         if child.process is not None:
             _kill_group(child.process, signal.SIGKILL)
-            child.process, child.ready = None, False
-            child.next_start_at = now + child.back_off_seconds
-            child.back_off_seconds = min(2 * child.back_off_seconds, LONGEST_BACK_OFF_SECONDS)
+            child.back_off(now)
         if now < child.next_start_at:
             return
-        for leftover in child.spec.cleanup:
-            leftover.unlink(missing_ok=True)
-        child.process = _start(child.spec, self.state)
         child.starts, child.started_at = child.starts + 1, now
+        if not self._done(f"starting {child.spec.name}", partial(_start, child, self.state)):
+            child.back_off(now)
 
     def _held(self, child: _Child) -> bool:
-        return (self.state / "held" / child.spec.name).exists()
+        return (self.state / HELD / child.spec.name).exists()
+
+    def _done(self, what: str, action: Callable[[], None]) -> bool:
+        """Whether the system let the action be done; logged when that begins to fail and when it works again."""
+        try:
+            action()
+        except OSError as problem:
+            if what not in self._failing:
+                self._failing.add(what)
+                log.warning("%s fails and is tried again: %s", what, problem)
+            return False
+        if what in self._failing:
+            self._failing.remove(what)
+            log.warning("%s works again", what)
+        return True
+
+    def _state(self, child: _Child) -> str:
+        if child.ending:
+            return "ending"
+        return "held" if self._held(child) else "ready" if child.ready and child.alive else "starting"
 
     def _write_status(self) -> None:
         status = {
             child.spec.name: {
-                "state": "held" if self._held(child) else "ready" if child.ready and child.alive else "starting",
+                "state": self._state(child),
                 "pid": child.process.pid if child.process is not None and child.alive else None,
                 "starts": child.starts,
             }
             for child in self._children
         }
-        partial = self.state / "status.json.partial"
-        partial.write_text(json.dumps(status))
-        partial.replace(self.state / "status.json")
+        unfinished = self.state / "status.json.partial"
+        unfinished.write_text(json.dumps(status))
+        unfinished.replace(self.state / "status.json")
 
     def _end_all(self) -> None:
         for stage in sorted({child.spec.stage for child in self._children}, reverse=True):
             group = [child for child in self._children if child.spec.stage == stage and child.process is not None]
             for child in group:
+                child.ending = True
                 _kill_group(child.process, signal.SIGTERM)
+            self._done("writing status.json", self._write_status)
             for child in group:
                 assert child.process is not None
                 with contextlib.suppress(subprocess.TimeoutExpired):
@@ -143,16 +183,19 @@ def _put_aside(child: _Child) -> None:
     child.next_start_at, child.back_off_seconds = 0.0, FIRST_BACK_OFF_SECONDS
 
 
-def _start(spec: ProcessSpec, state: Path) -> subprocess.Popen[bytes]:
+def _start(child: _Child, state: Path) -> None:
+    spec = child.spec
     spec.working_directory.mkdir(parents=True, exist_ok=True)
     (state / "logs").mkdir(exist_ok=True)
-    with (state / "logs" / f"{spec.name}.log").open("ab") as log:
-        return subprocess.Popen(
+    for leftover in spec.cleanup:
+        leftover.unlink(missing_ok=True)
+    with (state / "logs" / f"{spec.name}.log").open("ab") as log_file:
+        child.process = subprocess.Popen(
             spec.argv,
             env=dict(spec.environment) | {MARK: str(state)},
             cwd=spec.working_directory,
             stdin=subprocess.DEVNULL,
-            stdout=log,
+            stdout=log_file,
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
@@ -174,6 +217,24 @@ def _lock(state: Path) -> IO[str]:
         file.close()
         raise SandboxError(f"a sandbox is already running on {state}; stop it first: make down") from taken
     return file
+
+
+def hold(state: Path, names: Iterable[str]) -> None:
+    """Have the processes killed and kept down."""
+    (state / HELD).mkdir(exist_ok=True)
+    for name in names:
+        (state / HELD / name).touch()
+
+
+def held_processes(state: Path) -> frozenset[str]:
+    """The names of the processes that are kept down."""
+    folder = state / HELD
+    return frozenset(file.name for file in folder.iterdir()) if folder.is_dir() else frozenset()
+
+
+def release_all(state: Path) -> None:
+    """Let every process that is kept down start again."""
+    shutil.rmtree(state / HELD, ignore_errors=True)
 
 
 def marked_processes(state: Path) -> Iterator[int]:

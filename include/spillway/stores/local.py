@@ -15,13 +15,21 @@ from io import BufferedReader
 from pathlib import Path
 from typing import Any, NoReturn
 
-from spillway.errors import AccessDenied, KeyRefused, Missing, PreconditionFailed, StoreFull, Unreachable
+from spillway.errors import (
+    AccessDenied,
+    KeyRefused,
+    Missing,
+    PreconditionFailed,
+    RequestRefused,
+    StoreFull,
+    Unreachable,
+)
 from spillway.model import ObjectInfo
+from spillway.stores.base import OpenedObject, Upload
+from spillway.stores.local_keys import OWN_FOLDER, key_problem
 from spillway.stores.parts import PromisedBody
 
-_OWN_FOLDER = ".spillway-local"
 _CHUNK_BYTES = 1024**2
-_NAME_MAX_BYTES = 255
 
 
 class LocalStore:
@@ -34,7 +42,7 @@ class LocalStore:
 
     def __init__(self, root: Path) -> None:
         self._root = root
-        self._own = root / _OWN_FOLDER
+        self._own = root / OWN_FOLDER
 
     @property
     def name(self) -> str:
@@ -43,7 +51,7 @@ class LocalStore:
     def list(self, prefix: str = "") -> Iterator[ObjectInfo]:
         self._check_root()
         folder = prefix.rpartition("/")[0]
-        if folder and _problem(folder):
+        if folder and key_problem(folder):
             return
         with self._typed_errors():
             for key in self._keys(self._root / folder):
@@ -55,22 +63,26 @@ class LocalStore:
         for here, folders, files in os.walk(start, onerror=_raise_unless_absent):
             path = Path(here)
             if path == self._root:
-                folders[:] = [name for name in folders if name != _OWN_FOLDER]
+                folders[:] = [name for name in folders if name != OWN_FOLDER]
             for name in folders:
                 if (path / name).is_symlink():
                     self._refuse_link((path / name).relative_to(self._root).as_posix())
             for name in files:
                 key = (path / name).relative_to(self._root).as_posix()
-                if problem := _problem(key):
+                if problem := key_problem(key):
                     raise KeyRefused(self.name, key, problem)
                 yield key
 
     def head(self, key: str) -> ObjectInfo | None:
         self._check_root()
-        if _problem(key):
+        if key_problem(key):
             return None
         with self._typed_errors():
             return self._facts(key)
+
+    def tags(self, key: str) -> Mapping[str, str]:
+        # Extended attributes would not do: copies, archives and many file systems drop them without a word.
+        raise RequestRefused(self.name, f"the tags of '{key}'", "a folder keeps none")
 
     def _facts(self, key: str) -> ObjectInfo | None:
         source = self._open(key)
@@ -107,7 +119,7 @@ class LocalStore:
     ) -> Iterator[bytes]:
         self._check_root()
         with self._typed_errors():
-            source = None if _problem(key) else self._open(key)
+            source = None if key_problem(key) else self._open(key)
         if source is None:
             raise Missing("object", key, self.name)
         with source:
@@ -125,6 +137,12 @@ class LocalStore:
                 left -= len(chunk)
                 yield chunk
 
+    def open(self, key: str) -> OpenedObject:
+        info = self.head(key)
+        if info is None:
+            raise Missing("object", key, self.name)
+        return OpenedObject(info, self.read(key, if_match=info.etag))
+
     def put(
         self,
         key: str,
@@ -138,7 +156,7 @@ class LocalStore:
         metadata: Mapping[str, str] | None = None,
     ) -> ObjectInfo:
         self._check_root()
-        if problem := _problem(key):
+        if problem := key_problem(key):
             raise KeyRefused(self.name, key, problem)
         chunks = (body,) if isinstance(body, bytes) else body
         draft = self._own / f"{uuid.uuid4().hex}.draft"
@@ -146,14 +164,8 @@ class LocalStore:
             digest = self._write(
                 draft, PromisedBody(f"{self.name}/{key}", chunks, size_bytes=size_bytes, sha256=sha256)
             )
-            stored = ObjectInfo(
-                key=key,
-                size_bytes=size_bytes,
-                etag=digest,
-                sha256=digest,
-                content_type=content_type,
-                metadata=dict(metadata or {}),
-            )
+            facts: dict[str, Any] = {"content_type": content_type, "metadata": dict(metadata or {})}
+            stored = ObjectInfo(key=key, size_bytes=size_bytes, etag=digest, sha256=digest, **facts)
             with self._typed_errors(), self._locked():
                 self._check_conditions(key, if_absent=if_absent, if_match=if_match)
                 self._publish(draft, stored)
@@ -233,9 +245,16 @@ class LocalStore:
             self._own.mkdir(exist_ok=True)
             with self._locked():
                 for key in keys:
-                    if problem := _problem(key) or self._remove(key):
+                    if problem := key_problem(key) or self._remove(key):
                         refused[key] = problem
         return refused
+
+    def uploads(self, prefix: str = "") -> Iterator[Upload]:
+        """None: what is written here is a draft of its own until it is whole."""
+        return iter(())
+
+    def abort(self, upload: Upload) -> None:
+        pass
 
     def _remove(self, key: str) -> str | None:
         file = self._root / key
@@ -273,22 +292,6 @@ class LocalStore:
             if problem.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
                 raise StoreFull(self.name, str(problem)) from problem
             raise Unreachable(self.name, str(problem)) from problem
-
-
-def _problem(key: str) -> str | None:
-    """Why a file system can't hold the key exactly, or would let it escape from its folder."""
-    names = key.split("/")
-    if any(name in ("", ".", "..") for name in names):
-        return "an empty, '.' or '..' segment is not a file name"
-    try:
-        key.encode()
-    except UnicodeEncodeError:
-        return "it is not UTF-8, so other stores cannot name it"
-    if "\0" in key or any(len(name.encode()) > _NAME_MAX_BYTES for name in names):
-        return f"a file name holds at most {_NAME_MAX_BYTES} bytes and no NUL"
-    if names[0] == _OWN_FOLDER:
-        return f"'{_OWN_FOLDER}' is the store's own folder"
-    return None
 
 
 def _raise_unless_absent(problem: OSError) -> None:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from spillway.errors import DigestMismatch, RequestRefused
 
 MIB = 1024**2
 PART_WISH_BYTES = 16 * MIB
+SINGLE_MAX_BYTES = 16 * MIB
+"""Objects up to this size travel in one request."""
+PARTS_IN_FLIGHT = 4
+"""Parts of one object that are sent at once."""
 PART_MAX_BYTES = 5 * 1024 * MIB
 PARTS_MAX = 10_000
 
@@ -43,30 +47,50 @@ def split_in_parts(chunks: Iterable[bytes], size: int) -> Iterator[bytes]:
         yield bytes(pending)
 
 
+class RangedBody:
+    """Bytes that can be read in any order and again: in parts at the same time, and anew after a failure."""
+
+    def __init__(self, size_bytes: int, read: Callable[[int, int], Iterable[bytes]]) -> None:
+        """``read`` gives the chunks from an offset over a length, of one and the same version every time."""
+        self.size_bytes, self._read = size_bytes, read
+
+    def __iter__(self) -> Iterator[bytes]:
+        """Everything in order, a part at a time."""
+        for start in range(0, self.size_bytes, PART_WISH_BYTES):
+            yield self.part(start, min(PART_WISH_BYTES, self.size_bytes - start))
+
+    def part(self, start: int, length: int) -> bytes:
+        """The bytes of one part."""
+        return b"".join(self._read(start, length))
+
+
 class PromisedBody:
     """The chunks of a body, watched against what was promised of it: its size and, where known, its sha256 (hex)."""
 
-    def __init__(self, what: str, chunks: Iterable[bytes], *, size_bytes: int, sha256: str | None) -> None:
-        self._what, self._chunks = what, chunks
-        self._promised_bytes, self._promised_sha256 = size_bytes, sha256
+    def __init__(self, what: str, chunks: Iterable[bytes] | RangedBody, *, size_bytes: int, sha256: str | None) -> None:
+        self.what, self.chunks, self.size_bytes, self.sha256 = what, chunks, size_bytes, sha256
         self._seen_bytes, self._seen = 0, hashlib.sha256()
 
     def __iter__(self) -> Iterator[bytes]:
         """Each chunk once; ends at the first one that goes beyond the promised size."""
-        for chunk in self._chunks:
-            self._seen_bytes += len(chunk)
-            self._seen.update(chunk)
+        for chunk in self.chunks:
+            self.see(chunk)
             yield chunk
-            if self._seen_bytes > self._promised_bytes:
+            if self._seen_bytes > self.size_bytes:
                 return
 
+    def see(self, chunk: bytes) -> None:
+        """Count the next chunk in, for whoever reads them in another way."""
+        self._seen_bytes += len(chunk)
+        self._seen.update(chunk)
+
     def verify(self) -> str:
-        """The sha256 (hex) of the chunks that were iterated; DigestMismatch where a promise was not kept."""
+        """The sha256 (hex) of the chunks that were seen; DigestMismatch where a promise was not kept."""
         seen = self._seen.hexdigest()
-        if self._seen_bytes != self._promised_bytes or self._promised_sha256 not in (None, seen):
+        if self._seen_bytes != self.size_bytes or self.sha256 not in (None, seen):
             raise DigestMismatch(
-                self._what,
-                expected=f"{self._promised_sha256 or 'any'} over {self._promised_bytes} bytes",
+                self.what,
+                expected=f"{self.sha256 or 'any'} over {self.size_bytes} bytes",
                 seen=f"{seen} over {self._seen_bytes} bytes",
             )
         return seen

@@ -3,34 +3,35 @@
 from __future__ import annotations
 
 import base64
-import re
+import hashlib
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import UTC
-from functools import cached_property
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property, partial
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from botocore.exceptions import ClientError
-from botocore.response import StreamingBody
-
-from spillway.errors import IncompleteListing, KeyRefused, Missing, PreconditionFailed, SpillwayError, Unreachable
+from spillway.errors import KeyRefused, Missing, PreconditionFailed, RequestRefused, SpillwayError, Unreachable
 from spillway.model import ObjectInfo
-from spillway.stores.s3_client import s3_client, typed_errors
-from spillway.stores.s3_upload import SHA256_FIELD, Upload
+from spillway.stores import parts
+from spillway.stores.base import OWN_PREFIX, OpenedObject, Upload
+from spillway.stores.http_pool import Broken, Reply
+from spillway.stores.parts import MIB, PromisedBody
+from spillway.stores.s3_answers import SHA256_FIELD, STAMP_FIELD, object_info, stored_metadata
+from spillway.stores.s3_conditions import OF_BOTO, conditions
+from spillway.stores.s3_keys import check_fields, fits_xml, is_unusual
+from spillway.stores.s3_listing import list_objects
+from spillway.stores.s3_requests import S3Endpoint, S3Requests
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
-__all__ = ["S3Store", "open_store", "s3_client"]
+__all__ = ["S3Endpoint", "S3Store", "open_store"]
 
-_CHUNK_BYTES = 1024**2
 _DELETE_BATCH = 1000
 _RESUMES = 3
-_STAMP = "spillway-write"
-"""The metadata field that tells one conditional write from another."""
-
-_HEX_SHA256 = re.compile(r"[0-9a-f]{64}")
+_PAST_THE_END = frozenset({416})
+_CHECKSUMS = {"x-amz-checksum-mode": "ENABLED"}
 
 
 def open_store(
@@ -41,13 +42,22 @@ def open_store(
     region: str,
     access_key: str,
     secret_key: str,
+    session_token: str | None = None,
     ca_file: Path | None = None,
+    credentials: str = "its Connection",
+    away_seconds: float = 0.0,
 ) -> S3Store:
-    """The bucket at the site or endpoint called ``name``; nothing is asked of the server yet."""
-    client = s3_client(
-        endpoint_url=endpoint_url, region=region, access_key=access_key, secret_key=secret_key, ca_file=ca_file
+    """The bucket at the site called ``name``, asked nothing yet; ``credentials`` is for errors: where its keys are."""
+    endpoint = S3Endpoint(
+        url=endpoint_url,
+        region=region,
+        access_key=access_key,
+        secret_key=secret_key,
+        session_token=session_token,
+        ca_file=ca_file,
+        away_seconds=away_seconds,
     )
-    return S3Store(name=f"s3://{bucket}@{name}", client=client, bucket=bucket)
+    return S3Store(name=f"s3://{bucket}@{name}", endpoint=endpoint, bucket=bucket, credentials=credentials)
 
 
 class S3Store:
@@ -57,47 +67,29 @@ class S3Store:
     request and comes without a sha256 is verified part by part, but ``head`` will not know its sha256.
     """
 
-    def __init__(self, *, name: str, client: S3Client, bucket: str) -> None:
-        self._name, self._client, self._bucket = name, client, bucket
+    def __init__(self, *, name: str, endpoint: S3Endpoint, bucket: str, credentials: str = "its Connection") -> None:
+        self._name, self._bucket, self._endpoint, self._credentials = name, bucket, endpoint, credentials
+        self._stamp, self._writes = uuid.uuid4().hex, count()
+        self._requests = S3Requests(endpoint, bucket, store=name, credentials=credentials)
 
     @property
     def name(self) -> str:
         return self._name
 
+    # boto3 takes a fifth of a second to load, so only what needs it loads it.
+
+    @cached_property
+    def _client(self) -> S3Client:
+        return self._endpoint.client()
+
+    @cached_property
+    def _typed_errors(self) -> Any:
+        from spillway.stores.s3_client import typed_errors
+
+        return partial(typed_errors, self._name, bucket=self._bucket, credentials=self._credentials)
+
     def list(self, prefix: str = "") -> Iterator[ObjectInfo]:
-        seen: set[str] = set()
-        tokens: set[str] = set()
-        following: dict[str, Any] = {}
-        while True:
-            with typed_errors(self._name, bucket=self._bucket):
-                page = self._client.list_objects_v2(Bucket=self._bucket, Prefix=prefix, **following)
-            entries = page.get("Contents", [])
-            self._check_page(prefix, page, [entry["Key"] for entry in entries], seen)
-            for entry in entries:
-                yield ObjectInfo(
-                    key=entry["Key"],
-                    size_bytes=entry["Size"],
-                    etag=entry["ETag"].strip('"'),
-                    modified_at=entry["LastModified"].astimezone(UTC),
-                )
-            if not page["IsTruncated"]:
-                return
-            token = page.get("NextContinuationToken", "")
-            if not token or token in tokens:
-                raise self._incomplete(prefix, "it says that more follows, but not from where")
-            tokens.add(token)
-            following = {"ContinuationToken": token}
-
-    def _check_page(self, prefix: str, page: Mapping[str, Any], keys: Sequence[str], seen: set[str]) -> None:
-        if page.get("KeyCount", len(keys)) != len(keys):
-            raise self._incomplete(prefix, f"a page announces {page['KeyCount']} objects and holds {len(keys)}")
-        for key in keys:
-            if key in seen or not key.startswith(prefix):
-                raise self._incomplete(prefix, f"'{key}' came twice or was not asked for")
-            seen.add(key)
-
-    def _incomplete(self, prefix: str, problem: str) -> IncompleteListing:
-        return IncompleteListing(f"{self._name}: the listing of '{prefix}' cannot be trusted: {problem}; run it again")
+        return list_objects(self._requests, prefix)
 
     def head(self, key: str) -> ObjectInfo | None:
         return self._head(key)[0]
@@ -105,27 +97,22 @@ class S3Store:
     def _head(self, key: str) -> tuple[ObjectInfo | None, Mapping[str, str]]:
         """The object as callers see it, and its metadata with the fields that this class adds."""
         try:
-            with typed_errors(self._name, bucket=self._bucket, key=key):
-                answer = self._client.head_object(Bucket=self._bucket, Key=key, ChecksumMode="ENABLED")
+            reply = self._requests.send("HeadObject", "HEAD", key, headers=_CHECKSUMS)
         except Missing:
             self._check_bucket()
             return None, {}
-        metadata = answer["Metadata"]
-        found = ObjectInfo(
-            key=key,
-            size_bytes=answer["ContentLength"],
-            etag=answer["ETag"].strip('"'),
-            modified_at=answer["LastModified"].astimezone(UTC),
-            sha256=_stored_sha256(answer),
-            content_type=answer.get("ContentType"),
-            metadata={name: value for name, value in metadata.items() if name not in (SHA256_FIELD, _STAMP)},
-        )
-        return found, metadata
+        size_bytes = int(reply.headers.get("content-length", "0"))
+        return object_info(key, reply.headers, size_bytes=size_bytes), stored_metadata(reply.headers)
+
+    def tags(self, key: str) -> Mapping[str, str]:
+        from spillway.stores.s3_tags import object_tags
+
+        return object_tags(self._requests, key)
 
     def _check_bucket(self) -> None:
         # The answer to HEAD has no body, so a missing bucket looks like a missing object.
         try:
-            with typed_errors(self._name, bucket=self._bucket):
+            with self._typed_errors():
                 self._client.head_bucket(Bucket=self._bucket)
         except Missing as problem:
             fix = "create it, or correct the bucket's name"
@@ -134,50 +121,46 @@ class S3Store:
     def read(
         self, key: str, *, start: int = 0, length: int | None = None, if_match: str | None = None
     ) -> Iterator[bytes]:
-        position, end = start, None if length is None else start + length
-        resumed = 0
-        while end is None or position < end:
-            body, if_match = self._open(key, position, end, if_match)
-            if body is None:
+        end = None if length is None else start + length
+        if end is None or start < end:
+            reply = self._get(key, start, end, if_match)
+            yield from self._going_on(key, reply, start, end, if_match or _etag(reply))
+
+    def open(self, key: str) -> OpenedObject:
+        reply = self._requests.send("GetObject", "GET", key, headers=_CHECKSUMS)
+        size_bytes = int(reply.headers.get("content-length", "0"))
+        info = object_info(key, reply.headers, size_bytes=size_bytes)
+        chunks = self._going_on(key, reply, 0, None, info.etag)
+        # A small one is read at once, so that its connection serves the next request while it is written elsewhere.
+        return OpenedObject(info, iter([*chunks]) if size_bytes <= parts.SINGLE_MAX_BYTES else chunks)
+
+    def _get(self, key: str, start: int, end: int | None, etag: str | None) -> Reply:
+        wanted: dict[str, str] = {}
+        if start or end is not None:
+            wanted["range"] = f"bytes={start}-{'' if end is None else end - 1}"
+        if etag is not None:
+            wanted["if-match"] = f'"{etag}"'
+        condition = f"its etag is {etag}" if etag is not None else ""
+        return self._requests.send("GetObject", "GET", key, headers=wanted, condition=condition, expected=_PAST_THE_END)
+
+    def _going_on(self, key: str, reply: Reply, position: int, end: int | None, etag: str) -> Iterator[bytes]:
+        """The body of the answer; where it breaks off, as it does now and then, the rest of the same version."""
+        size = MIB if end is None else min(end - position, parts.PART_WISH_BYTES)
+        for resumed in range(_RESUMES + 1):
+            if reply.status == 416:
+                reply.close()
                 return
             try:
-                for chunk in self._chunks(key, body):
+                for chunk in reply.chunks(size):
                     position += len(chunk)
                     yield chunk
-            except Unreachable:
-                # A long body breaks off now and then; the rest of the same version is as good.
-                resumed += 1
-                if resumed > _RESUMES:
-                    raise
-            else:
                 return
-
-    def _open(self, key: str, start: int, end: int | None, etag: str | None) -> tuple[StreamingBody | None, str | None]:
-        """The body from ``start`` and the etag of its version; no body where the object ends before."""
-        wanted: dict[str, Any] = {}
-        if start or end is not None:
-            wanted["Range"] = f"bytes={start}-{'' if end is None else end - 1}"
-        if etag is not None:
-            wanted["IfMatch"] = f'"{etag}"'
-        condition = f"its etag is {etag}" if etag is not None else ""
-        with typed_errors(self._name, bucket=self._bucket, key=key, condition=condition):
-            try:
-                answer = self._client.get_object(Bucket=self._bucket, Key=key, **wanted)
-            except ClientError as problem:
-                if problem.response["ResponseMetadata"]["HTTPStatusCode"] == 416:
-                    return None, etag
-                raise
-        return answer["Body"], answer["ETag"].strip('"')
-
-    def _chunks(self, key: str, body: StreamingBody) -> Iterator[bytes]:
-        with body:
-            chunks = body.iter_chunks(_CHUNK_BYTES)
-            while True:
-                with typed_errors(self._name, bucket=self._bucket, key=key):
-                    chunk = next(chunks, b"")
-                if not chunk:
-                    return
-                yield chunk
+            except Broken as problem:
+                if resumed == _RESUMES:
+                    raise Unreachable(self._name, str(problem)) from problem
+            if position == end:
+                return
+            reply = self._get(key, position, end, etag)
 
     def put(
         self,
@@ -192,47 +175,82 @@ class S3Store:
         metadata: Mapping[str, str] | None = None,
     ) -> ObjectInfo:
         self._refuse_inexact(key, size_bytes)
-        conditions, condition = _conditions(if_absent, if_match)
+        check_fields(self._name, key, content_type, metadata or {})
+        what = f"{self._name}/{key}"
+        if isinstance(body, bytes) and size_bytes > parts.SINGLE_MAX_BYTES:
+            sha256 = sha256 or hashlib.sha256(body).hexdigest()
+        body = (body,) if isinstance(body, bytes) else body
+        promised = PromisedBody(what, body, size_bytes=size_bytes, sha256=sha256)
+        headers, condition = conditions(if_absent, if_match)
+        if size_bytes > parts.SINGLE_MAX_BYTES:
+            return self._put_in_parts(promised, key, (headers, condition), content_type, metadata or {})
+        content = b"".join(promised)
+        sha256 = promised.verify()
         # A retry of a write whose answer was lost meets its own object; the stamp tells it from somebody else's.
-        stamp = {_STAMP: uuid.uuid4().hex} if conditions else {}
-        attributes = {} if content_type is None else {"ContentType": content_type}
-        upload = Upload(
-            client=self._client,
-            bucket=self._bucket,
-            key=key,
-            attributes=attributes,
-            metadata={**(metadata or {}), **stamp},
-            conditions=conditions,
-        )
+        stamp = f"{self._stamp}-{next(self._writes)}" if headers else ""
+        noted = {**(metadata or {}), SHA256_FIELD: sha256, **({STAMP_FIELD: stamp} if stamp else {})}
+        headers |= {f"x-amz-meta-{name}": value for name, value in noted.items()}
+        headers["x-amz-checksum-sha256"] = base64.b64encode(bytes.fromhex(sha256)).decode()
+        if content_type is not None:
+            headers["content-type"] = content_type
         try:
-            with typed_errors(self._name, bucket=self._bucket, key=key, condition=condition):
-                etag, sha256 = upload.run(body, what=f"{self._name}/{key}", size_bytes=size_bytes, sha256=sha256)
-        except (PreconditionFailed, Missing) as problem:
-            of_the_body = problem.where != self._name
-            of_the_bucket = isinstance(problem, Missing) and problem.kind == "bucket"
-            if not conditions or of_the_body or of_the_bucket:
-                raise
-            return self._own_write(key, stamp, condition, problem)
+            reply, _ = self._requests.read(
+                "PutObject", "PUT", key, headers=headers, body=content, payload=sha256, condition=condition
+            )
+        except PreconditionFailed as problem:
+            return self.own_write(key, stamp, condition, problem)
         facts: dict[str, Any] = {"content_type": content_type, "metadata": dict(metadata or {})}
-        return ObjectInfo(key=key, size_bytes=size_bytes, etag=etag, sha256=sha256, **facts)
+        return ObjectInfo(key=key, size_bytes=size_bytes, etag=_etag(reply), sha256=sha256, **facts)
 
-    def _own_write(self, key: str, stamp: Mapping[str, str], condition: str, problem: SpillwayError) -> ObjectInfo:
+    def _put_in_parts(
+        self,
+        body: PromisedBody,
+        key: str,
+        asked: tuple[dict[str, str], str],
+        content_type: str | None,
+        metadata: Mapping[str, str],
+    ) -> ObjectInfo:
+        from spillway.stores.s3_upload import PartsUpload
+
+        headers, condition = asked
+        upload = PartsUpload(self, self._client, self._requests, self._bucket, key)
+        known = {SHA256_FIELD: body.sha256} if body.sha256 else {}
+        try:
+            with self._typed_errors(key=key, condition=condition):
+                stored = upload.run(
+                    body,
+                    attributes={} if content_type is None else {"ContentType": content_type},
+                    metadata={**metadata, **known},
+                    conditions={OF_BOTO[name]: value for name, value in headers.items()},
+                )
+            return stored._replace(content_type=content_type, metadata=dict(metadata))
+        except (PreconditionFailed, Missing) as problem:
+            of_the_bucket = isinstance(problem, Missing) and problem.kind == "bucket"
+            if problem.where != self._name or of_the_bucket:
+                raise
+            # Others may have joined the upload: a condition that failed at the first try was met by one of them.
+            may_be_own = upload.answer_lost or not condition
+            return self.own_write(key, upload.stamp if may_be_own else "", condition, problem)
+
+    def own_write(self, key: str, stamp: str, condition: str, problem: SpillwayError) -> ObjectInfo:
+        """What lies there, if it bears the stamp: the server did as asked and its answer was lost; else the error."""
         found, metadata = self._head(key)
-        if found is None or metadata.get(_STAMP) != stamp[_STAMP]:
+        if found is not None and metadata.get(STAMP_FIELD) == stamp:
+            return found
+        if condition:
             raise PreconditionFailed(self._name, key, condition) from problem
-        return found
+        raise Unreachable(self._name, f"it no longer knows the upload of '{key}' that it began") from problem
 
     def _refuse_inexact(self, key: str, size_bytes: int) -> None:
-        if _is_unusual(key, size_bytes) and not self._keeps_unusual_keys:
-            raise KeyRefused(self._name, key, "this server cleans up empty, '.' and '..' segments of a key")
+        if is_unusual(key, size_bytes) and not self._keeps_unusual_keys:
+            raise KeyRefused(self._name, key, "this server cleans up backslashes and empty, '.' and '..' segments")
 
     @cached_property
     def _keeps_unusual_keys(self) -> bool:
         """Found out by trying, once: such a server would silently overwrite another object."""
-        prefix = f".spillway/exact-keys/{uuid.uuid4().hex}"
-        probe = f"{prefix}//probe/"
-        with typed_errors(self._name, bucket=self._bucket, key=probe):
-            self._client.put_object(Bucket=self._bucket, Key=probe, Body=b"exact")
+        prefix = f"{OWN_PREFIX}exact-keys/{uuid.uuid4().hex}"
+        probe = f"{prefix}//pro\\be/"
+        self._requests.read("PutObject", "PUT", probe, body=b"exact")
         stored = list(self.list(prefix))
         exact = [entry.key for entry in stored] == [probe] and b"".join(self.read(probe)) == b"exact"
         self.delete([entry.key for entry in stored])
@@ -240,10 +258,15 @@ class S3Store:
 
     def delete(self, keys: Iterable[str]) -> Mapping[str, str]:
         refused: dict[str, str] = {}
-        waiting = list(keys)
+        waiting: list[str] = []
+        for key in keys:
+            if fits_xml(key):
+                waiting.append(key)
+            else:
+                refused |= self._delete_alone(key)
         for begin in range(0, len(waiting), _DELETE_BATCH):
             batch = waiting[begin : begin + _DELETE_BATCH]
-            with typed_errors(self._name, bucket=self._bucket):
+            with self._typed_errors():
                 answer = self._client.delete_objects(
                     Bucket=self._bucket, Delete={"Objects": [{"Key": key} for key in batch], "Quiet": True}
                 )
@@ -251,29 +274,26 @@ class S3Store:
                 refused[error["Key"]] = f"{error.get('Code', '')}: {error.get('Message', '')}"
         return refused
 
+    def _delete_alone(self, key: str) -> Mapping[str, str]:
+        try:
+            with self._typed_errors(key=key):
+                self._client.delete_object(Bucket=self._bucket, Key=key)
+        except RequestRefused as refusal:
+            return {key: refusal.problem}
+        return {}
 
-def _is_unusual(key: str, size_bytes: int) -> bool:
-    """Whether a server that keeps objects in a file tree may clean the key up; ``folder/`` without content is usual."""
-    *folders, last = key.split("/")
-    names = folders if folders and not last and size_bytes == 0 else [*folders, last]
-    return any(name in ("", ".", "..") for name in names)
+    def uploads(self, prefix: str = "") -> Iterator[Upload]:
+        from spillway.stores.s3_upload import list_uploads
+
+        with self._typed_errors():
+            yield from list_uploads(self._client, self._bucket, prefix)
+
+    def abort(self, upload: Upload) -> None:
+        from spillway.stores.s3_upload import forget_upload
+
+        with self._typed_errors(key=upload.key):
+            forget_upload(self, self._client, self._bucket, upload)
 
 
-def _conditions(if_absent: bool, if_match: str | None) -> tuple[dict[str, Any], str]:
-    """The request's condition, and how a message calls it."""
-    if if_absent and if_match is not None:
-        raise ValueError("if_absent and if_match exclude each other")
-    if if_absent:
-        return {"IfNoneMatch": "*"}, "the object is absent"
-    if if_match is not None:
-        return {"IfMatch": f'"{if_match}"'}, f"its etag is {if_match}"
-    return {}, ""
-
-
-def _stored_sha256(answer: Mapping[str, Any]) -> str | None:
-    """The sha256 of the whole object: as the server computed it, or as its writer noted it."""
-    checksum = answer.get("ChecksumSHA256", "")
-    if checksum and "-" not in checksum and answer.get("ChecksumType") != "COMPOSITE":
-        return base64.b64decode(checksum).hex()
-    noted = answer["Metadata"].get(SHA256_FIELD, "")
-    return noted if _HEX_SHA256.fullmatch(noted) else None
+def _etag(reply: Reply) -> str:
+    return reply.headers.get("etag", "").strip('"')

@@ -2,32 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
-from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any
 
 from boto3.session import Session
 from botocore.config import Config
 from botocore.exceptions import (
     BotoCoreError,
     ClientError,
+    ConnectionError,
+    HTTPClientError,
     NoCredentialsError,
     ParamValidationError,
     PartialCredentialsError,
+    SSLError,
 )
 
-from spillway.errors import (
-    AccessDenied,
-    ConfigError,
-    Missing,
-    PreconditionFailed,
-    RequestRefused,
-    StoreFull,
-    Unreachable,
-)
+from spillway.errors import AccessDenied, ConfigError, RequestRefused, Unreachable
+from spillway.stores.patience import Patience
+from spillway.stores.s3_answers import Refusal, raise_typed
+from spillway.stores.s3_requests import FIX_CERTIFICATE, S3Endpoint
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
@@ -36,59 +34,66 @@ CONNECTIONS = 16
 """Open connections of one client; callers run fewer threads than that."""
 
 _LOCK = Lock()
-_DENIED = {"AccessDenied", "InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "InvalidToken"}
-_BUSY = {"SlowDown", "Throttling", "ThrottlingException", "RequestLimitExceeded", "RequestTimeout", "InternalError"}
-_FIX_CLOCK = "synchronise this machine's clock and the store's: requests are signed with the time"
-_FIX_CREDENTIALS = "check the access key and the secret key of its Connection, and what its identity may do"
 
 
-def s3_client(
-    *,
-    endpoint_url: str | None,
-    region: str,
-    access_key: str,
-    secret_key: str,
-    ca_file: Path | None = None,
-    attempts: int = 4,
-    timeout_seconds: float = 60,
-) -> S3Client:
+def s3_client(endpoint: S3Endpoint) -> S3Client:
     """A client with a bounded pool, bounded retries and bounded waits, safe to share between threads.
-
-    Args:
-        endpoint_url: None for AWS itself.
-        ca_file: the certificate authority of an endpoint that the system does not know.
-        attempts: tries of one request in all, with growing pauses between them.
-        timeout_seconds: silence of the endpoint after which a try counts as failed.
 
     Bodies carry a checksum, so they are not hashed a second time for the signature.
     """
-    if not access_key or not secret_key:
-        raise ConfigError("connection", str(endpoint_url or "aws"), "the access key or the secret key is empty")
-    try:
-        with _LOCK:
-            return _session().client(
-                "s3",
-                endpoint_url=endpoint_url,
-                region_name=region,
-                aws_access_key_id=access_key,
-                aws_secret_access_key=secret_key,
-                verify=str(ca_file) if ca_file else None,
-                config=_config(endpoint_url, attempts, timeout_seconds),
-            )
-    except ValueError as problem:
-        raise ConfigError("connection", str(endpoint_url), f"not an endpoint URL: {problem}") from problem
+    with _LOCK:
+        client = _session().client(
+            "s3",
+            endpoint_url=endpoint.url,
+            region_name=endpoint.region,
+            aws_access_key_id=endpoint.access_key,
+            aws_secret_access_key=endpoint.secret_key,
+            aws_session_token=endpoint.session_token,
+            verify=str(endpoint.ca_file) if endpoint.ca_file else None,
+            config=_config(endpoint),
+        )
+    _be_patient(client, endpoint)
+    return client
 
 
-def _config(endpoint_url: str | None, attempts: int, timeout_seconds: float) -> Config:
+def _be_patient(client: S3Client, endpoint: S3Endpoint) -> None:
+    """Let its requests wait for a server as long as those of ``S3Requests``; botocore's tries are for the rest."""
+
+    def pause(
+        response: tuple[Any, dict[str, Any]] | None,
+        request_dict: dict[str, Any],
+        caught_exception: Exception | None = None,
+        **_: Any,
+    ) -> Any:
+        """The seconds until the next try, False for none; None leaves it to botocore."""
+        fresh = Patience(endpoint.attempts, time.monotonic, away_seconds=endpoint.away_seconds)
+        patience: Patience = request_dict["context"].setdefault("spillway", fresh)
+        answer = None if response is None else _refusal(response[1])
+        if answer is not None and answer.busy:
+            seconds = patience.after_busy(answer.retry_after_seconds)
+        elif endpoint.away_seconds and (_broken(caught_exception) if answer is None else answer.away):
+            seconds = patience.after_away()
+        else:
+            return None
+        return False if seconds is None else seconds
+
+    client.meta.events.register_first("needs-retry.s3", pause)
+
+
+def _broken(problem: Exception | None) -> bool:
+    return isinstance(problem, (ConnectionError, HTTPClientError)) and not isinstance(problem, SSLError)
+
+
+def _config(endpoint: S3Endpoint) -> Config:
     return Config(
         signature_version="s3v4",
-        s3={"addressing_style": "path" if endpoint_url else "auto", "payload_signing_enabled": False},
+        s3={"addressing_style": "path" if endpoint.url else "auto", "payload_signing_enabled": False},
         request_checksum_calculation="when_required",
         response_checksum_validation="when_required",
         max_pool_connections=CONNECTIONS,
-        retries={"mode": "standard", "total_max_attempts": attempts},
-        connect_timeout=min(10.0, timeout_seconds),
-        read_timeout=timeout_seconds,
+        retries={"mode": "standard", "total_max_attempts": endpoint.attempts},
+        connect_timeout=endpoint.connect_seconds,
+        read_timeout=endpoint.timeout_seconds,
     )
 
 
@@ -99,38 +104,39 @@ def _session() -> Session:
 
 
 @contextmanager
-def typed_errors(store: str, *, bucket: str, key: str = "", condition: str = "") -> Iterator[None]:
-    """Let the body talk to the store; what goes wrong leaves as one of the errors of ``spillway.errors``."""
+def typed_errors(
+    store: str, *, bucket: str, key: str = "", condition: str = "", credentials: str = "its Connection"
+) -> Iterator[None]:
+    """Let the body talk to the store; what goes wrong leaves as one of the errors of ``spillway.errors``.
+
+    Args:
+        credentials: where whoever reads the error finds the keys.
+    """
+    check_keys = f"check the access key and the secret key of {credentials}, and what its identity may do"
     try:
         yield
     except ClientError as answer:
-        _raise_for(answer, store, bucket=bucket, key=key, condition=condition)
+        told = _refusal(answer.response, answer.operation_name)
+        raise_typed(told, store, bucket=bucket, key=key, condition=condition, check_keys=check_keys)
     except (NoCredentialsError, PartialCredentialsError) as problem:
-        raise AccessDenied(store, str(problem), fix=_FIX_CREDENTIALS) from problem
+        raise AccessDenied(store, str(problem), fix=check_keys) from problem
     except ParamValidationError as problem:
         raise RequestRefused(store, key or bucket, " ".join(str(problem).split())) from problem
+    except SSLError as problem:
+        seen = " ".join(str(problem).split())
+        if "CERTIFICATE_VERIFY_FAILED" not in seen:
+            raise Unreachable(store, seen) from problem
+        raise ConfigError(store, "", f"its certificate cannot be verified ({seen}); {FIX_CERTIFICATE}") from problem
     except BotoCoreError as problem:
         raise Unreachable(store, " ".join(str(problem).split())) from problem
 
 
-def _raise_for(answer: ClientError, store: str, *, bucket: str, key: str, condition: str) -> NoReturn:
-    error, facts = answer.response.get("Error", {}), answer.response.get("ResponseMetadata", {})
-    code, status = error.get("Code", ""), facts.get("HTTPStatusCode", 0)
-    seen = f"{answer.operation_name}: {code} {error.get('Message', '')}".strip()
-    if code == "NoSuchBucket":
-        raise Missing("bucket", bucket, store, fix="create it, or correct the bucket's name") from answer
-    if code in _DENIED or status in (401, 403):
-        raise AccessDenied(
-            store, seen, fix=_FIX_CLOCK if code == "RequestTimeTooSkewed" else _FIX_CREDENTIALS
-        ) from answer
-    if condition and status in (409, 412):
-        raise PreconditionFailed(store, key, condition) from answer
-    if status == 507:
-        raise StoreFull(store, seen) from answer
-    if status == 429 or status >= 500 or code in _BUSY:
-        wait = facts.get("HTTPHeaders", {}).get("retry-after", "")
-        pause = float(wait) if wait.isdigit() else None
-        raise Unreachable(store, f"{seen} (HTTP {status})", retry_after_seconds=pause) from answer
-    if status == 404:
-        raise Missing("object", key, store) from answer
-    raise RequestRefused(store, key or bucket, f"{seen} (HTTP {status})") from answer
+def _refusal(response: Mapping[str, Any], operation: str = "") -> Refusal:
+    error, facts = response.get("Error", {}), response.get("ResponseMetadata", {})
+    return Refusal(
+        operation=operation,
+        status=facts.get("HTTPStatusCode", 0),
+        code=error.get("Code", ""),
+        message=error.get("Message", ""),
+        headers=facts.get("HTTPHeaders", {}),
+    )

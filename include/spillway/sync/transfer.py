@@ -2,26 +2,57 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import contextmanager
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from threading import Lock
+from queue import Empty, SimpleQueue
+from threading import Lock, Thread
+from types import TracebackType
+from typing import Any, Self
 
-from spillway.errors import AccessDenied, KeyRefused, Missing, SpillwayError, StoreFull, Unreachable
+from spillway.errors import (
+    AccessDenied,
+    DigestMismatch,
+    KeyRefused,
+    Missing,
+    PreconditionFailed,
+    RequestRefused,
+    SpillwayError,
+    StoreFull,
+    Unreachable,
+)
+from spillway.model import ObjectInfo, SyncedObject
+from spillway.stores import parts
 from spillway.stores.base import ObjectStore
-from spillway.stores.parts import MIB
-from spillway.sync.compare import COPY_OF, SyncedObject, copy_of
+from spillway.stores.parts import RangedBody
+from spillway.sync.compare import COPY_OF, compare_content, copy_of
+from spillway.sync.leaving import TagRules, bar_of, bar_of_version
 from spillway.sync.plan import PlannedObject
 from spillway.sync.report import ObjectFate, ObjectOutcome
+from spillway.threads import leave, told_to_end
 
 log = logging.getLogger(__name__)
 
-SMALL_MAX_BYTES = 16 * MIB
-SMALL_THREADS = 8
-LARGE_THREADS = 2
-"""A large object is sent in parts, several in flight; more threads would only take memory."""
+SMALL_THREADS, SMALL_MAX_BYTES = 48, parts.MIB
+"""With a far site most of the time goes by in waiting, so many small objects are under way at once."""
+
+MEDIUM_THREADS, LARGE_THREADS = 16, 2
+"""Each holds an object in memory, or several parts of one that is too large for one request."""
+
+LARGE_BYTES = parts.PARTS_IN_FLIGHT * parts.PART_WISH_BYTES
+"""What is under way of an object at once, however large it is."""
+
+UnderWay = Callable[[int], AbstractContextManager[object]]
+"""Gives the block in which so many bytes are read and sent; it is entered when that may begin."""
+
+AHEAD_MAX = 128
+"""Objects that are taken from the caller before the first of them has ended."""
+
+TRIES = 3
+"""Of an object that changes while it is copied or arrives damaged; requests have tries of their own."""
 
 FAILURES_IN_A_ROW_MAX = 8
 """Objects in a row that a store did not answer for or let nobody have, before the rest is not tried any more."""
@@ -36,69 +67,120 @@ class Copied:
 
 
 class Transfer:
-    """Copies from one store to another; ``run`` once.
+    """Copies from one store to another; ``run`` once."""
 
-    Raises:
-        Unreachable, AccessDenied, StoreFull: going on would only repeat the error; what was copied is kept.
-    """
-
-    def __init__(self, source: ObjectStore, destination: ObjectStore) -> None:
-        self._source, self._destination = source, destination
+    def __init__(
+        self,
+        source: ObjectStore,
+        destination: ObjectStore,
+        under_way: UnderWay = nullcontext,
+        *,
+        tag_rules: TagRules | None = None,
+        planned_long_ago: bool = False,
+    ) -> None:
+        """Tags are asked for of a version that the plan has not seen; with ``planned_long_ago`` of every object."""
+        self._source, self._destination, self._under_way = source, destination, under_way
+        self._tag_rules, self._planned_long_ago = tag_rules, planned_long_ago
         self._lock = Lock()
         self._failures_in_a_row = 0
-        self._failures = 0
         self._fatal: SpillwayError | None = None
 
-    def run(self, wanted: Sequence[PlannedObject]) -> Sequence[Copied]:
-        """Copy them all; what became of each, in the order in which they ended."""
-        small = [planned for planned in wanted if planned.size_bytes <= SMALL_MAX_BYTES]
-        large = [planned for planned in wanted if planned.size_bytes > SMALL_MAX_BYTES]
-        ended: list[Copied] = []
-        for batch, threads in ((small, SMALL_THREADS), (large, LARGE_THREADS)):
-            with _pool(threads) as pool:
-                for future in as_completed([pool.submit(self._copy, planned) for planned in batch]):
-                    ended.append(future.result())
-                    if self._fatal is not None:
-                        raise self._fatal
-        return ended
+    def run(self, wanted: Iterable[PlannedObject]) -> Iterator[Copied]:
+        """Copy them all; gives what became of each as it ends, while the next ones are under way.
+
+        No more than a few dozen are taken from ``wanted``, which may be endless, before they end, and it is iterated in
+        the caller's thread only. Whoever stops iterating stops the transfer; what is under way has a moment to end.
+
+        Raises:
+            Unreachable, AccessDenied, StoreFull: going on would only repeat the error; what was copied is kept.
+        """
+        with _Workers(self._copy) as workers:
+            for planned in wanted:
+                workers.begin(planned)
+                while workers.under_way >= AHEAD_MAX or workers.any_ended:
+                    yield self._ended(workers)
+            while workers.under_way:
+                yield self._ended(workers)
+
+    def _ended(self, workers: _Workers) -> Copied:
+        copied = workers.next_ended()
+        if self._fatal is not None:
+            raise self._fatal
+        return copied
 
     def _copy(self, planned: PlannedObject) -> Copied:
+        with self._under_way(min(planned.size_bytes, LARGE_BYTES)):
+            return self._copy_unless_hopeless(planned)
+
+    def _copy_unless_hopeless(self, planned: PlannedObject) -> Copied:
         if self._fatal is not None:
             return _ended(planned, ObjectFate.FAILED, f"not tried: {self._fatal}")
-        failures_before = self._failures
         try:
-            copied = self._copy_version(planned)
-        except KeyRefused as refusal:
-            return _ended(planned, ObjectFate.REFUSED, str(refusal))
+            copied = self._copy_some_version(planned)
         except SpillwayError as problem:
             self._failed(problem)
-            return _ended(planned, ObjectFate.FAILED, str(problem))
+            return _ended(planned, _fate(problem), str(problem))
         with self._lock:
-            # A copy that was under way when others began to fail says nothing of the store as it is now.
-            if self._failures == failures_before:
-                self._failures_in_a_row = 0
+            # It may have been under way when others began to fail; of those there are no more than threads.
+            self._failures_in_a_row = 0
         return copied
 
     def _failed(self, problem: SpillwayError) -> None:
         with self._lock:
-            self._failures += 1
             if isinstance(problem, (Unreachable, AccessDenied)):
                 self._failures_in_a_row += 1
             if isinstance(problem, StoreFull) or self._failures_in_a_row >= FAILURES_IN_A_ROW_MAX:
                 self._fatal = problem
 
-    def _copy_version(self, planned: PlannedObject) -> Copied:
+    def _copy_some_version(self, planned: PlannedObject) -> Copied:
+        """Copy the present version; again where it was replaced under way, or its bytes arrived damaged.
+
+        What is read replaces only what was seen at the destination before: a slow copy of an older version never takes
+        the place of a newer one that another sync has put meanwhile.
+        """
+        condition = _only_over(planned.destination)
+        for _ in range(TRIES - 1):
+            try:
+                return self._copy_version(planned, condition)
+            except (DigestMismatch, PreconditionFailed) as problem:
+                log.info("%s is copied once more: %s", planned.key, problem)
+                overtaken = isinstance(problem, PreconditionFailed) and problem.where == self._destination.name
+            if overtaken:
+                here = self._destination.head(planned.key)
+                if here is not None and (copied := self._copied_by_another(planned, here)):
+                    return copied
+                # A server that keeps keys as folders says of an absent `d` that it is there, because of a `d/x`.
+                condition = {} if here is None and "if_absent" in condition else _only_over(here)
+        return self._copy_version(planned, condition)
+
+    def _copied_by_another(self, planned: PlannedObject, here: ObjectInfo) -> Copied | None:
+        there = self._source.head(planned.key)
+        if there is None or not compare_content(there, here, None, source_name=self._source.name).equal:
+            return None
+        reason = "another sync has copied it meanwhile"
+        return Copied(
+            outcome=ObjectOutcome(planned.key, ObjectFate.UNCHANGED, reason, there.size_bytes),
+            synced=SyncedObject(there.size_bytes, there.etag, here.etag, here.sha256),
+        )
+
+    def _copy_version(self, planned: PlannedObject, condition: Mapping[str, Any]) -> Copied:
         # Listings carry no attributes; and what changed since the listing is copied as it is now.
-        source = self._source.head(planned.key)
-        if source is None:
-            raise Missing("object", planned.key, self._source.name, fix="it was deleted during the sync; run it again")
+        rules, bar = self._tag_rules, None
+        if self._planned_long_ago and rules is not None and rules.decide(planned.key):
+            bar = bar_of(self._source, planned.key, rules)
+        source, body = self._present_version(planned)
+        if bar is None and (planned.source is None or source.etag != planned.source.etag):
+            bar = bar_of_version(self._source, source, rules)
+        if bar is not None:
+            return _ended(planned, ObjectFate.REFUSED, bar.reason)
         stored = self._destination.put(
             planned.key,
-            self._source.read(planned.key, if_match=source.etag),
+            body,
             size_bytes=source.size_bytes,
             sha256=source.sha256,
             content_type=source.content_type,
             metadata={**source.metadata, COPY_OF: copy_of(self._source.name, source.etag)},
+            **condition,
         )
         log.debug("copied %s (%d bytes): %s", planned.key, source.size_bytes, planned.reason)
         return Copied(
@@ -113,16 +195,106 @@ class Transfer:
             ),
         )
 
+    def _present_version(self, planned: PlannedObject) -> tuple[ObjectInfo, Iterable[bytes]]:
+        """The object as it is now: a small one by one request, a large one by parts that are pinned to its version."""
+        key = planned.key
+        if planned.size_bytes <= parts.SINGLE_MAX_BYTES:
+            try:
+                opened = self._source.open(key)
+            except Missing as problem:
+                raise self._gone(key) if problem.kind == "object" else problem from problem
+            return opened.info, opened.chunks
+        source = self._source.head(key)
+        if source is None:
+            raise self._gone(key)
+
+        def read(start: int, length: int) -> Iterator[bytes]:
+            return self._source.read(key, start=start, length=length, if_match=source.etag)
+
+        return source, RangedBody(source.size_bytes, read)
+
+    def _gone(self, key: str) -> Missing:
+        return Missing("object", key, self._source.name, fix="it was deleted during the sync; run it again")
+
+
+class _Workers:
+    """Threads for objects of each size apart from the others; what ends comes back to the caller's thread."""
+
+    def __init__(self, copy: Callable[[PlannedObject], Copied]) -> None:
+        self._copy = copy
+        self._waiting: dict[int, SimpleQueue[PlannedObject | None]] = {}
+        self._done: SimpleQueue[Copied | BaseException] = SimpleQueue()
+        self._threads: list[Thread] = []
+        self._begun: Counter[int] = Counter()
+        self.under_way = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def begin(self, planned: PlannedObject) -> None:
+        """Copy it as soon as a thread is free; threads begin as they are needed."""
+        most = _at_once(planned.size_bytes)
+        queue = self._waiting.setdefault(most, SimpleQueue())
+        queue.put(planned)
+        self.under_way += 1
+        if self._begun[most] < most:
+            self._begun[most] += 1
+            thread = Thread(target=self._work, args=(queue,), name=f"sync-{len(self._threads)}", daemon=True)
+            self._threads.append(thread)
+            thread.start()
+
+    @property
+    def any_ended(self) -> bool:
+        return not self._done.empty()
+
+    def next_ended(self) -> Copied:
+        """The next one that ends, in whatever order; raises what its copy raised."""
+        ended = self._done.get()
+        self.under_way -= 1
+        if isinstance(ended, BaseException):
+            raise ended
+        return ended
+
+    def _work(self, queue: SimpleQueue[PlannedObject | None]) -> None:
+        while (planned := queue.get()) is not None:
+            try:
+                self._done.put(self._copy(planned))
+            except BaseException as problem:
+                self._done.put(problem)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Drop what has not begun and wait for what has; for a moment only where the process is told to end."""
+        for most, queue in self._waiting.items():
+            while not queue.empty():
+                with contextlib.suppress(Empty):
+                    queue.get_nowait()
+            for _ in range(self._begun[most]):
+                queue.put(None)
+        if told_to_end(kind):
+            return leave(self._threads)
+        for thread in self._threads:
+            thread.join()
+        return None
+
+
+def _at_once(size_bytes: int) -> int:
+    """How many objects of about that size are under way at once."""
+    if size_bytes > parts.SINGLE_MAX_BYTES:
+        return LARGE_THREADS
+    return SMALL_THREADS if size_bytes <= SMALL_MAX_BYTES else MEDIUM_THREADS
+
+
+def _only_over(here: ObjectInfo | None) -> Mapping[str, Any]:
+    """The condition of a put: that still lies there what was seen."""
+    return {"if_absent": True} if here is None else {"if_match": here.etag}
+
+
+def _fate(problem: SpillwayError) -> ObjectFate:
+    for_ever = isinstance(problem, (KeyRefused, RequestRefused, AccessDenied))
+    return ObjectFate.REFUSED if for_ever else ObjectFate.FAILED
+
 
 def _ended(planned: PlannedObject, fate: ObjectFate, reason: str) -> Copied:
     return Copied(outcome=ObjectOutcome(key=planned.key, fate=fate, reason=reason, size_bytes=planned.size_bytes))
-
-
-@contextmanager
-def _pool(threads: int) -> Iterator[ThreadPoolExecutor]:
-    """A pool that, when the block fails, drops what has not begun."""
-    pool = ThreadPoolExecutor(threads, thread_name_prefix="sync")
-    try:
-        yield pool
-    finally:
-        pool.shutdown(cancel_futures=True)

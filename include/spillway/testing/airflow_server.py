@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
 import shutil
 import signal
-import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,23 +14,47 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from spillway.clouds.base import ClusterClient
+from spillway.errors import Missing
 from spillway.model import Attempt, PodState
 from spillway.runs.local import local_services
 from spillway.runs.services import Services
 from spillway.sandbox import lifecycle
-from spillway.sandbox.airflow import SETTINGS_FILE
+from spillway.sandbox.airflow import ADMIN, SETTINGS_FILE
 from spillway.sandbox.airflow_api import AirflowApi, sandbox_api
-from spillway.sandbox.settings import PROJECT, SandboxSettings, sandbox_settings
-from spillway.sandbox.supervisor import read_status
+from spillway.sandbox.settings import PROJECT, SandboxSettings
+from spillway.sandbox.supervisor import marked_processes, read_status
 from spillway.testing.polling import eventually
-from spillway.testing.s3_server import free_port_block
+from spillway.testing.sandbox_server import free_settings
 
-PORTS = 300
 PATIENCE_SECONDS = 300.0
 """For anything that Airflow has to do: long enough for a machine that does ten other things."""
 PAUSE_SECONDS = 0.5
 OVER = frozenset({"success", "failed"})
+QUIET = frozenset({None, "success", "skipped", "upstream_failed", "removed"})
+"""States of tasks whose logs do not say why a run failed or hangs."""
 T = TypeVar("T")
+NOBODY = "nobody"
+"""A user of Airflow without a role, who may read no DAG."""
+
+
+TASK, EXECUTOR = "airflow worker -- ", "airflow worker -- LocalExecutor"
+"""How the title of a task's process begins, and that of a worker of the executor, which may have no task."""
+
+
+def workers(settings: SandboxSettings, task: str = "") -> set[int]:
+    """The processes of tasks that have begun and the workers that look after them; ``task`` is the id of one of them.
+
+    Airflow's LocalExecutor does not survive the death of any other worker: an idle one may hold the lock of the queue,
+    and a task that one had taken and not begun stays queued until the scheduler is started again.
+    """
+    ours, found = set(marked_processes(settings.state)), set()
+    for pid in ours:
+        with contextlib.suppress(OSError):
+            title = Path(f"/proc/{pid}/cmdline").read_text()
+            if title.startswith(TASK + task) and not title.startswith(EXECUTOR):
+                parent = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1]
+                found |= {pid, int(parent)}
+    return found & ours
 
 
 def wait_for(look: Callable[[], T], good: Callable[[T], object] = bool) -> T:
@@ -53,30 +78,55 @@ class DagRun:
         """The run as the API tells it."""
         return dict(self.api.call("GET", self.path))
 
+    def instances(self) -> list[dict[str, Any]]:
+        """Every task instance, each of a mapped task by itself."""
+        return list(self.api.call("GET", f"{self.path}/taskInstances?limit=200")["task_instances"])
+
     def tasks(self) -> dict[str, dict[str, Any]]:
         """Every task instance by task id; of a mapped task the last one."""
-        found = self.api.call("GET", f"{self.path}/taskInstances?limit=100")["task_instances"]
-        return {entry["task_id"]: entry for entry in found}
+        return {entry["task_id"]: entry for entry in self.instances()}
 
     def states(self) -> dict[str, str | None]:
-        """State by task id."""
-        return self.api.task_states(self.dag_id, self.run_id)
+        """State by task id, mapped tasks as ``task[index]``."""
+        return {_title(entry): entry["state"] for entry in self.instances()}
 
     def wait(self) -> str:
-        """Its final state."""
-        return wait_for(lambda: self.api.run_state(self.dag_id, self.run_id), OVER.__contains__)
+        """Its final state; a run that failed is told in the output of the test, which pytest shows where it fails."""
+        state = self.until(lambda: self.api.run_state(self.dag_id, self.run_id), OVER.__contains__)
+        if state == "failed":
+            self.tell()
+        return state
 
     def wait_for_task(self, task_id: str, *states: str) -> dict[str, Any]:
         """The task instance once it is in one of the states."""
-        return wait_for(lambda: self.tasks().get(task_id) or {}, lambda task: task.get("state") in states)
+        return self.until(lambda: self.tasks().get(task_id) or {}, lambda task: task.get("state") in states)
 
-    def log(self, task_id: str, try_number: int = 1) -> str:
-        """The log of one try, as the UI shows it."""
-        return self.api.task_log(self.dag_id, self.run_id, task_id, try_number)
+    def until(self, look: Callable[[], T], good: Callable[[T], object] = bool) -> T:
+        """``wait_for`` something that this run brings about; the run is told where it does not come."""
+        try:
+            return wait_for(look, good)
+        except AssertionError:
+            self.tell()
+            raise
+
+    def tell(self) -> None:
+        """Print how the tasks are, and the log of each try of those that begun and did not end well."""
+        print(f"{self.dag_id} {self.run_id}: {self.states()}")
+        for entry in self.instances():
+            for number in range(1, entry["try_number"] + 1) if entry["state"] not in QUIET else ():
+                with contextlib.suppress(Missing):
+                    log = self.log(entry["task_id"], number, map_index=entry["map_index"])
+                    print(f"--- {_title(entry)}, {entry['state']}, try {number}\n{log}")
+
+    def log(self, task_id: str, try_number: int = 1, *, map_index: int = -1) -> str:
+        """The log of one try: its events, and the messages of its exceptions without their frames."""
+        path = f"{self.path}/taskInstances/{task_id}/logs/{try_number}?full_content=true&map_index={map_index}"
+        return "\n".join(_log_lines(entry) for entry in self.api.call("GET", path)["content"])
 
     def xcom(self, task_id: str) -> Any:
         """What the task gave."""
-        return self.api.xcom(self.dag_id, self.run_id, task_id)
+        path = f"{self.path}/taskInstances/{task_id}/xcomEntries/return_value?deserialize=true"
+        return self.api.call("GET", path)["value"]
 
     def mark(self, task_id: str, state: str) -> None:
         """What a person does with "Mark state as"."""
@@ -98,6 +148,18 @@ class DagRun:
         self.api.call("POST", f"/dags/{self.dag_id}/clearTaskInstances", body)
 
 
+def _title(instance: Mapping[str, Any]) -> str:
+    index = instance["map_index"]
+    return str(instance["task_id"]) + (f"[{index}]" if index >= 0 else "")
+
+
+def _log_lines(entry: Any) -> str:
+    if isinstance(entry, str):
+        return entry
+    errors = [f"{error['exc_type']}: {error['exc_value']}" for error in entry.get("error_detail") or ()]
+    return "\n".join([str(entry.get("event", entry)), *errors])
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AirflowSandbox:
     """The running sandbox: Airflow's API, and the library's services looking at the same ledger and sites."""
@@ -105,6 +167,21 @@ class AirflowSandbox:
     settings: SandboxSettings
     api: AirflowApi
     services: Services
+
+    def api_of(self, user: str) -> AirflowApi:
+        """The API as a user who is not the sandbox's own, whose password Airflow itself has made."""
+        passwords = json.loads((self.settings.airflow_home / "passwords.json").read_text())
+        return AirflowApi(self.api.url, user, passwords[user])
+
+    @contextmanager
+    def ledger_away(self) -> Iterator[None]:
+        """No ledger where its Connection says, for the length of the block."""
+        file = self.settings.state / "ledger.db"
+        away = file.rename(file.with_suffix(".away"))
+        try:
+            yield
+        finally:
+            away.rename(file)
 
     def start(self, dag_id: str, conf: Mapping[str, Any], *, logical_date: str | None = None) -> DagRun:
         """A new run of the DAG."""
@@ -139,14 +216,14 @@ class AirflowSandbox:
         def look() -> Attempt | None:
             return next((a for a in self.attempts(run) if a.number == number), None)
 
-        found = wait_for(look, lambda a: a is not None and good(a))
+        found = run.until(look, lambda a: a is not None and good(a))
         assert found is not None
         return found
 
     def wait_for_commit(self, run: DagRun, *, number: int = 1, step: int = 1) -> Attempt:
         """The attempt once the platform knows it running and it has committed the step or a later one."""
         attempt = self.wait_for_attempt(run, lambda a: a.started_at is not None, number=number)
-        wait_for(lambda: self.committed(attempt), lambda steps: max(steps, default=0) >= step)
+        run.until(lambda: self.committed(attempt), lambda steps: max(steps, default=0) >= step)
         return attempt
 
     def committed(self, attempt: Attempt) -> tuple[int, ...]:
@@ -194,16 +271,18 @@ def running_airflow(state: Path, *, more_dags: Path, jobs: Path, unpaused: tuple
     folder = state / "dags"
     for source in (PROJECT / "dags", more_dags):
         shutil.copytree(source, folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
-    own = {"AIRFLOW__CORE__DAGS_FOLDER": folder, "SPILLWAY_JOBS_DIR": jobs}
+    own = {
+        "AIRFLOW__CORE__DAGS_FOLDER": folder,
+        "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": f"{ADMIN}:admin,{NOBODY}:",
+        "SPILLWAY_JOBS_DIR": jobs,
+    }
     (state / SETTINGS_FILE.name).write_text("".join(f"{name}={value}\n" for name, value in own.items()))
-    settings = sandbox_settings(state, free_port_block(PORTS))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ResourceWarning)  # the supervisor is meant to outlive its Popen
-        lifecycle.up(settings, print, dags=unpaused)
+    settings = free_settings(state)
+    lifecycle.up(settings, print, dags=unpaused)
     try:
         yield AirflowSandbox(
             settings=settings,
-            api=sandbox_api(settings),
+            api=sandbox_api(settings, patience_seconds=PATIENCE_SECONDS),
             services=local_services(settings.config, settings.connections),
         )
     finally:

@@ -21,6 +21,7 @@ from spillway.model import (
     ClusterState,
     CoolDown,
     Dataset,
+    ImageUse,
     JobSpec,
     Link,
     NodePool,
@@ -28,6 +29,7 @@ from spillway.model import (
     PlacementPolicy,
     PodUse,
     Priority,
+    QueuedRun,
     QuotaShare,
     RegistryRef,
     Reservation,
@@ -38,6 +40,7 @@ from spillway.model import (
 )
 
 NOW = datetime(2026, 1, 5, 12, 0, tzinfo=UTC)
+INSTALLATION = "5f0c7a52-4f8e-4f3a-9d0b-2d9a7c1e6b11"
 
 
 def job_spec(**fields: Any) -> JobSpec:
@@ -53,6 +56,11 @@ def job_spec(**fields: Any) -> JobSpec:
         ),
         **fields,
     )
+
+
+def image_use(job: JobSpec) -> ImageUse:
+    """What the file of this job says of its image."""
+    return ImageUse(job=job.name, image=job.image, tier=job.tier)
 
 
 def node_pool(**fields: Any) -> NodePool:
@@ -143,6 +151,23 @@ def reservation(**fields: Any) -> Reservation:
             billing=Billing.OWNED,
             gpus_per_node=1,
             nodes=1,
+        ),
+        **fields,
+    )
+
+
+def queued_run(**fields: Any) -> QueuedRun:
+    """A run of a whole node of the on-premises pool that has waited for ten minutes."""
+    return replace(
+        QueuedRun(
+            run="big-1",
+            priority=Priority.RESEARCH,
+            since=NOW - timedelta(minutes=10),
+            nodes=1,
+            gpus_per_node=8,
+            cpu_millicores_per_node=1000,
+            memory_mib_per_node=1024,
+            places=frozenset({("onprem", "a100")}),
         ),
         **fields,
     )

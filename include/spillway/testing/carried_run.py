@@ -10,9 +10,9 @@ from spillway.checkpoints.curve import loss_curve
 from spillway.checkpoints.progress import read_progress
 from spillway.checkpoints.store import CheckpointStore
 from spillway.errors import SpillwayError
-from spillway.model import Attempt, AttemptState, JobSpec
+from spillway.model import Attempt, AttemptState, JobSpec, PodState
 from spillway.runs.carrying import carry
-from spillway.runs.engine import Step, advance, place_run
+from spillway.runs.engine import Step, Watching, advance, place_run, settled_attempts
 from spillway.runs.services import Services
 from spillway.testing.polling import eventually
 
@@ -68,8 +68,17 @@ class Carried:
         return placed
 
     def advance(self, *, restart: bool = False) -> Step:
-        """One call of ``advance``, without a thread."""
-        return advance(self.services, self.run, self.job, self.said.append, restart=restart)
+        """One call of ``advance``, without a thread; ``restart`` is somebody who asks for the run just now."""
+        asked_after = settled_attempts(self.services, self.run) if restart else 0
+        return advance(self.services, self.run, self.job, self.said.append, asked_after=asked_after)
+
+    def launched(self) -> Attempt:
+        """The next attempt, whose pod has done its first step and is watched by nobody."""
+        step = self.advance()
+        assert isinstance(step, Watching), step
+        store = self.services.checkpoints(step.attempt)
+        eventually(lambda: read_progress(store, self.run, step.attempt.number), seconds=PATIENCE_SECONDS)
+        return step.attempt
 
     def result(self) -> Attempt:
         """The last attempt; raises what ended the run otherwise."""
@@ -89,6 +98,10 @@ class Carried:
     def attempts(self) -> tuple[Attempt, ...]:
         return self.services.ledger.attempts(self.run)
 
+    def pod(self, attempt: Attempt) -> PodState:
+        """The attempt's pod as its cluster shows it."""
+        return self.services.site(attempt.candidate.cluster).client.state(attempt.label)
+
     def checkpoints(self, site: str) -> CheckpointStore:
         return CheckpointStore(self.services.site(site).checkpoints, self.run)
 
@@ -104,8 +117,8 @@ class Carried:
         """That attempt, once its pod runs, has done its first step and has committed at least so many steps."""
         attempt = eventually(lambda: self._running(number), seconds=PATIENCE_SECONDS, pause=POLL_SECONDS)
         assert attempt is not None
-        site = attempt.candidate.cluster
-        store = self.services.site(site).checkpoints
+        site = self.services.store_site(attempt.job, attempt.candidate.cluster)
+        store = self.services.checkpoints(attempt)
         eventually(lambda: read_progress(store, self.run, number), seconds=PATIENCE_SECONDS, pause=POLL_SECONDS)
         eventually(
             lambda: len(self._committed_by(number, site)) >= committed,

@@ -21,6 +21,8 @@ Spillway = Callable[..., Answer]
 """Runs a command in this process."""
 StartSpillway = Callable[..., "subprocess.Popen[str]"]
 """Starts a command as a process of its own."""
+RunWithSteps = Callable[..., str]
+"""Opens a run that has committed these steps; gives its name."""
 
 
 def interruptible(argv: Sequence[str], environment: Mapping[str, str]) -> subprocess.Popen[str]:

@@ -8,19 +8,32 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
 from threading import Barrier
 
 import pytest
 
-from spillway.errors import DigestMismatch, KeyRefused, Missing, PreconditionFailed
+from spillway.errors import DigestMismatch, KeyRefused, Missing, PreconditionFailed, RequestRefused
 from spillway.model import ObjectInfo
-from spillway.stores.base import ObjectStore, read_all
+from spillway.stores.base import ObjectStore, Upload, read_all
+from spillway.stores.parts import RangedBody
 
 RACERS = 16
 MIB = 1024**2
 
-ORDINARY_KEYS = ("a", "b/c", "b/c.txt", "b-c", "b/ d ", "e+f %20&<>'\"", "ümläut/日本", "line\nbreak", "q?x=1#y")
-UNUSUAL_KEYS = ("/a", "//a", "b//c", "./b", "b/./c", "../b", "b/../c", "b/..", ".")
+ORDINARY_KEYS = (
+    "a",
+    "b/c",
+    "b/c.txt",
+    "b-c",
+    "b/ d ",
+    "e+f %20&<>'\"",
+    "ümläut/日本",
+    "line\nbreak",
+    "bell\x07",
+    "q?x=1#y",
+)
+UNUSUAL_KEYS = ("/a", "//a", "b//c", "./b", "b/./c", "../b", "b/../c", "b/..", ".", "b\\c")
 
 
 def chunked(content: bytes, size: int) -> Iterator[bytes]:
@@ -54,6 +67,7 @@ class ObjectStoreContract:
 
     large_bytes = 17 * MIB
     """A size that the implementation treats as large."""
+    keeps_tags = False
 
     def test_what_was_put_is_read_back_with_its_facts(self, store: ObjectStore) -> None:
         content = b"hello"
@@ -80,6 +94,13 @@ class ObjectStoreContract:
         with pytest.raises(Missing, match="object 'absent'"):
             read_all(store, "absent")
 
+    def test_tags_are_told_or_refused_and_never_made_up(self, store: ObjectStore) -> None:
+        store.put("x", b"1", size_bytes=1)
+        if self.keeps_tags:
+            assert store.tags("x") == {}
+        with pytest.raises(Missing if self.keeps_tags else RequestRefused, match="'absent'"):
+            store.tags("absent")
+
     def test_a_range_is_read_as_asked(self, store: ObjectStore) -> None:
         store.put("x", b"0123456789", size_bytes=10)
 
@@ -105,6 +126,28 @@ class ObjectStoreContract:
         store.delete(["x"])
         with pytest.raises(Missing):
             read_all(store, "x", if_match=old.etag)
+
+    @pytest.mark.parametrize("large", [False, True], ids=["small", "large"])
+    def test_an_opened_object_gives_facts_and_bytes_of_one_version(self, store: ObjectStore, large: bool) -> None:
+        content = hashlib.shake_256(b"old").digest(self.large_bytes if large else 10)
+        store.put(
+            "x", content, size_bytes=len(content), content_type="text/x-test", metadata={"origin": "instrument 7"}
+        )
+        opened = store.open("x")
+        assert opened.info == store.head("x")
+        assert b"".join(opened.chunks) == content
+        with pytest.raises(Missing, match="object 'absent'"):
+            store.open("absent")
+
+    def test_a_body_that_is_read_by_ranges_is_stored_whole(self, store: ObjectStore) -> None:
+        content = hashlib.shake_256(b"ranges").digest(self.large_bytes)
+        body = RangedBody(len(content), lambda start, length: chunked(content[start : start + length], MIB))
+        put = store.put("x", body, size_bytes=len(content), metadata={"origin": "instrument 7"})
+        head = store.head("x")
+        assert head is not None
+        assert (put.sha256, put.etag, head.metadata) == (sha256_hex(content), head.etag, {"origin": "instrument 7"})
+        assert sha256_hex(read_all(store, "x")) == sha256_hex(content)
+        assert [entry.key for entry in store.list()] == ["x"]
 
     @pytest.mark.parametrize("key", ORDINARY_KEYS)
     def test_an_ordinary_key_stays_exact(self, store: ObjectStore, key: str) -> None:
@@ -231,6 +274,16 @@ class ObjectStoreContract:
         assert store.delete(["d/a", "d/gone", "d/c", "d"]) == {}
         assert {entry.key for entry in store.list()} == {"d/b", "d/c/x", "d2"}
         assert store.delete([]) == {}
+
+    def test_what_breaks_off_leaves_no_upload_and_forgetting_one_that_is_gone_is_no_error(
+        self, store: ObjectStore
+    ) -> None:
+        with pytest.raises(DigestMismatch):
+            store.put("x/large", chunked(b"s" * 17 * MIB, MIB), size_bytes=17 * MIB, sha256=sha256_hex(b"other"))
+        store.put("x/whole", b"w", size_bytes=1)
+        assert list(store.uploads()) == list(store.uploads("x/")) == []
+        store.abort(Upload("x/whole", "0" * 32, datetime.now(UTC)))
+        assert read_all(store, "x/whole") == b"w"
 
 
 class FlatKeysContract:

@@ -22,6 +22,7 @@ from spillway.runs.services import Services, Site
 DIED, FAILED = 9, 10
 CHANGES = frozenset({
     "reserve", "advance", "amend", "settle", "expire", "book", "cool_down", "record_transfer",  # of the ledger
+    "order_move", "drain_move", "confirm_move",
     "launch", "stop", "apply",  # of a cluster
     "put",  # of a store
 })  # fmt: skip
@@ -62,11 +63,20 @@ class Mortal:
         return partial(self._death.meet, found) if name in CHANGES else found
 
 
-def carry_until(death: Death, *, config: Path, connections: Path, run: str) -> int:
-    """Carry the run in a process of its own; gives its exit code: DIED, FAILED, or 0 where the run has succeeded."""
+Work = Callable[[Services, str], object]
+"""What a process does for a run; a function of a module, so that a process of its own can be given it."""
+
+
+def carry_to_its_end(services: Services, run: str) -> object:
+    """Carry the run until it is over."""
+    return carry(services, run, services.ledger.job(run), lambda text: None, poll_seconds=0.2)
+
+
+def carry_until(death: Death, *, config: Path, connections: Path, run: str, work: Work = carry_to_its_end) -> int:
+    """Carry the run in a process of its own; gives its exit code: DIED, FAILED, or 0 where the work was done."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(PRELOADED)
-    process = context.Process(target=_carry, args=(death, config, connections, run))
+    process = context.Process(target=_carry, args=(death, config, connections, run, work))
     with _path_for_new_interpreters():
         process.start()
     process.join()
@@ -90,10 +100,10 @@ def _path_for_new_interpreters() -> Iterator[None]:
             os.environ["PYTHONPATH"] = before
 
 
-def _carry(death: Death, config: Path, connections: Path, run: str) -> None:
+def _carry(death: Death, config: Path, connections: Path, run: str, work: Work) -> None:
     services = _mortal(local_services(config, connections), death)
     try:
-        carry(services, run, services.ledger.job(run), lambda text: None, poll_seconds=0.2)
+        work(services, run)
     except SpillwayError as problem:
         print(problem)
         os._exit(FAILED)
@@ -107,7 +117,7 @@ def _mortal(services: Services, death: Death) -> Services:
         return dataclasses.replace(site, client=client, checkpoints=checkpoints)
 
     ledger: Any = Mortal(services.ledger, death)
-    return dataclasses.replace(services, ledger=ledger, open_site=open_site)
+    return dataclasses.replace(services, open_ledger=lambda: ledger, open_site=open_site)
 
 
 def _label(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from spillway.registries.base import ImageRegistry, Manifest
@@ -40,9 +40,11 @@ def put_image(
     layer: bytes = b"a layer",
     architecture: str = "amd64",
     layer_type: str = OCI_LAYER,
+    labels: Mapping[str, str] | None = None,
 ) -> Manifest:
     """Store an image of one layer, under a tag or by its digest only."""
-    config = json.dumps({"architecture": architecture, "os": "linux", "config": {"Labels": {"tag": tag}}}).encode()
+    run = {"Labels": {"tag": tag, **(labels or {})}}
+    config = json.dumps({"architecture": architecture, "os": "linux", "config": run}).encode()
     for blob in (config, layer):
         if not registry.has_blob(repository, digest_of(blob)):
             registry.put_blob(repository, digest_of(blob), iter([blob]), size_bytes=len(blob))
@@ -52,12 +54,14 @@ def put_image(
     return manifest
 
 
-def put_index(registry: ImageRegistry, repository: str, tag: str) -> Manifest:
+def put_index(
+    registry: ImageRegistry, repository: str, tag: str, *, labels: Mapping[str, str] | None = None
+) -> Manifest:
     """Store an index of amd64 and arm64, each with a build attestation that is marked as of no platform."""
     entries = []
     for architecture in ("amd64", "arm64"):
         layer = f"layer of {tag} for {architecture}".encode()
-        image = put_image(registry, repository, None, layer=layer, architecture=architecture)
+        image = put_image(registry, repository, None, layer=layer, architecture=architecture, labels=labels)
         platform = {"architecture": architecture, "os": "linux"}
         entries.append(descriptor(image.body, OCI_MANIFEST, platform=platform))
         statement = json.dumps({"subject": image.digest}).encode()
@@ -67,7 +71,10 @@ def put_index(registry: ImageRegistry, repository: str, tag: str) -> Manifest:
                 proof.body,
                 OCI_MANIFEST,
                 platform={"architecture": "unknown", "os": "unknown"},
-                annotations={"vnd.docker.reference.type": "attestation-manifest"},
+                annotations={
+                    "vnd.docker.reference.type": "attestation-manifest",
+                    "vnd.docker.reference.digest": image.digest,
+                },
             )
         )
     body = json.dumps({"schemaVersion": 2, "mediaType": OCI_INDEX, "manifests": entries}).encode()

@@ -19,6 +19,7 @@ from spillway.sandbox.agent.process import drill, node_agent_process
 from spillway.sandbox.certificates import Certificates, issue
 from spillway.sandbox.kube.process import api_server_process, kubeconfig
 from spillway.sandbox.process import ProcessSpec
+from spillway.sandbox.settings import NodeSettings
 from spillway.testing.kube_space import Image, Space
 from spillway.testing.processes import free_ports, start, stop, wait_ready
 from spillway.testing.registry_server import RegistryServer
@@ -64,9 +65,9 @@ class KubeCluster:
     name: str
     directory: Path
     certificates: Certificates
-    token: str
+    token: str = field(repr=False)
     api: Server
-    kubeconfig: dict[str, Any]
+    kubeconfig: dict[str, Any] = field(repr=False)
     kubeconfig_file: Path
     agents: dict[str, Server] = field(default_factory=dict)
 
@@ -81,14 +82,10 @@ class KubeCluster:
         (port,) = free_ports(1)
         root = self.directory / node
         spec = node_agent_process(
-            node=node,
+            NodeSettings(name=node, pool="a100", gpus=gpus, gpu_model=GPU_MODEL, port=port),
             kubeconfig=self.kubeconfig_file,
-            port=port,
             root=root,
             certificates=self.certificates,
-            gpus=gpus,
-            gpu_model=GPU_MODEL,
-            labels={"spillway.dev/pool": "a100"},
             masks=masks,
         )
         agent = self.agents[node] = Server(spec=spec, log=self.directory / f"{node}.log", port=port)

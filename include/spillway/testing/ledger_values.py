@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
 from spillway.ledger import Ledger
+from spillway.ledger.values import Decide
 from spillway.model import (
     Attempt,
     Billing,
     Candidate,
-    CoolDown,
     CostEntry,
     JobSpec,
     PlacementDecision,
     PlacementPolicy,
-    Reservation,
     Snapshot,
 )
 from spillway.testing.builders import candidate, job_spec, placement_policy, snapshot
@@ -30,14 +28,12 @@ PLACE = candidate()
 SNAPSHOT = snapshot(taken_at=NOW, unreachable={"far": "connection refused"})
 POLICY = placement_policy()
 
-Decide = Callable[[tuple[Reservation, ...], tuple[CoolDown, ...]], PlacementDecision]
-
 
 def counting(job: JobSpec, *, capacity: int, place: Candidate = PLACE) -> Decide:
     """A pure placement: ``place`` while the GPUs promised at its cluster leave enough of ``capacity``."""
 
-    def decide(reservations: tuple[Reservation, ...], _resting: tuple[CoolDown, ...]) -> PlacementDecision:
-        promised = sum(r.gpus_per_node * r.nodes for r in reservations if r.cluster == place.cluster)
+    def decide(whole: Snapshot) -> PlacementDecision:
+        promised = sum(r.gpus_per_node * r.nodes for r in whole.reservations if r.cluster == place.cluster)
         chosen = place if promised + job.gpus <= capacity else None
         return PlacementDecision(job=job.name, taken_at=NOW, chosen=chosen, possible=True, verdicts=())
 

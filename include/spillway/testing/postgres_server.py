@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +34,7 @@ class PostgresServer:
     """A running server with password authentication; every test takes a database of its own."""
 
     port: int
-    password: str
+    password: str = field(repr=False)
 
     def url(self, database: str, *, password: str | None = None) -> str:
         """The URL of a database of this server."""

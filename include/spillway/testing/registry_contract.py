@@ -10,7 +10,7 @@ from uuid import uuid4
 import pytest
 
 from spillway.errors import DigestMismatch, Missing
-from spillway.registries.base import ImageRegistry, Manifest
+from spillway.registries.base import Descriptor, ImageRegistry, Manifest
 from spillway.registries.digest import digest_of
 from spillway.testing.images import OCI_INDEX, OCI_MANIFEST, descriptor, image_manifest, put_image
 
@@ -97,6 +97,42 @@ class ImageRegistryContract:
         with pytest.raises(DigestMismatch):
             registry.put_blob(repository, digest_of(promised), iter([body]), size_bytes=len(promised))
         assert not registry.has_blob(repository, digest_of(promised))
+
+    def test_a_blob_of_another_repository_is_taken_from_there_without_a_byte(
+        self, registry: ImageRegistry, repository: str
+    ) -> None:
+        body = b"a layer that two repositories share"
+        registry.put_blob(repository, digest_of(body), iter([body]), size_bytes=len(body))
+        other, never = f"{repository}-other", iter(list[bytes]())
+        assert not registry.put_blob(other, digest_of(body), never, size_bytes=len(body), mount_from=repository)
+        assert b"".join(registry.read_blob(other, digest_of(body))) == body
+
+    def test_a_blob_that_the_other_repository_does_not_have_after_all_is_sent(
+        self, registry: ImageRegistry, repository: str
+    ) -> None:
+        body = b"a layer of one repository"
+        assert registry.put_blob(
+            repository, digest_of(body), iter([body]), size_bytes=len(body), mount_from=f"{repository}-other"
+        )
+        assert registry.has_blob(repository, digest_of(body))
+
+    def test_a_description_says_what_a_tag_points_at(self, registry: ImageRegistry, repository: str) -> None:
+        put = put_image(registry, repository, "v1")
+        described = Descriptor(digest=put.digest, size_bytes=len(put.body), media_type=OCI_MANIFEST)
+        assert registry.describe(repository, "v1") == registry.describe(repository, put.digest) == described
+        assert registry.describe(repository, "v2") is None
+
+    def test_a_deleted_image_is_gone_with_all_its_tags_and_no_other(
+        self, registry: ImageRegistry, repository: str
+    ) -> None:
+        put = put_image(registry, repository, "v1")
+        registry.put_manifest(repository, "same", put)
+        kept = put_image(registry, repository, "v2", layer=b"another layer")
+        for _ in range(2):
+            registry.delete(repository, put.digest)
+        assert registry.tags(repository) == ("v2",)
+        assert registry.resolve(repository, put.digest) is None
+        assert registry.manifest(repository, "v2") == kept
 
     def test_many_threads_may_put_images_at_once(self, registry: ImageRegistry, repository: str) -> None:
         with ThreadPoolExecutor(8) as threads:

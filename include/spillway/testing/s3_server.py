@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import random
 import signal
 import socket
 import subprocess
+import tempfile
 import uuid
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -23,7 +25,7 @@ from spillway.sandbox.objectstore import (
     endpoint_url,
     object_store_process,
 )
-from spillway.stores.s3 import S3Store, open_store, s3_client
+from spillway.stores.s3 import S3Endpoint, S3Store
 from spillway.testing import processes
 
 if TYPE_CHECKING:
@@ -90,34 +92,53 @@ class S3Server:
 
     def client(self, *, attempts: int = 4) -> S3Client:
         """The administrator's plain client, to do what another tool would do."""
-        who = self.admin
-        return s3_client(
-            endpoint_url=self.endpoint_url,
+        return self.endpoint(attempts=attempts).client()
+
+    def endpoint(self, *, url: str | None = None, identity: Identity | None = None, **limits: Any) -> S3Endpoint:
+        """The server as its administrator or ``identity`` sees it; by another ``url``, such as a proxy's."""
+        who = identity or self.admin
+        return S3Endpoint(
+            url=url or self.endpoint_url,
             region=self.region,
             access_key=who.access_key,
             secret_key=who.secret_key,
-            attempts=attempts,
+            **limits,
         )
 
     def open(self, bucket: str, *, identity: Identity | None = None) -> S3Store:
         """The bucket as it is: nothing is created."""
-        who = identity or self.admin
-        return open_store(
-            name=self.name,
-            bucket=bucket,
-            endpoint_url=self.endpoint_url,
-            region=self.region,
-            access_key=who.access_key,
-            secret_key=who.secret_key,
-        )
+        return S3Store(name=f"s3://{bucket}@{self.name}", endpoint=self.endpoint(identity=identity), bucket=bucket)
 
 
-def free_port_block(count: int) -> int:
-    """The first of ``count`` neighbouring free loopback ports, below those that outgoing connections take."""
+STORE_PORTS, SANDBOX_PORTS = range(20000, 30000), range(10100, 20000)
+"""Below those that outgoing connections take; blocks of different sizes never overlap. A browser refuses port 10080."""
+SERVERS_AT_ONCE = 6
+_locks: list[int] = []
+"""Of the blocks that this process was given last; those of earlier ones are listened on, or over."""
+
+
+def free_port_block(count: int, among: range = STORE_PORTS) -> int:
+    """The first of ``count`` neighbouring loopback ports that are free and that no other test process was given."""
+    locks = Path(tempfile.gettempdir(), "spillway-test-ports")
+    locks.mkdir(exist_ok=True)
     while True:
-        first = random.randrange(20000, 30000, count)
-        if all(_is_free(first + offset) for offset in range(count)):
+        first = random.choice(among[: -count + 1 : count])
+        if _is_locked(locks / f"{first}.lock") and all(_is_free(first + offset) for offset in range(count)):
             return first
+
+
+def _is_locked(path: Path) -> bool:
+    """Whether the block is this process's from now on: a server may listen long after its ports were chosen."""
+    lock = os.open(path, os.O_WRONLY | os.O_CREAT, 0o666)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(lock)
+        return False
+    _locks.append(lock)
+    if len(_locks) > SERVERS_AT_ONCE:
+        os.close(_locks.pop(0))
+    return True
 
 
 def _is_free(port: int) -> bool:

@@ -2,36 +2,35 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import shutil
 import signal
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import timedelta
 from functools import partial
 from pathlib import Path
-from random import SystemRandom
 from typing import Any
 
 import pytest
 import yaml
 
 from spillway.connections import connections_from_file
-from spillway.errors import SandboxError, SpillwayError
-from spillway.ledger import upgrade
+from spillway.errors import SpillwayError
 from spillway.model import NodeState
 from spillway.runs.local import LEDGER_CONNECTION, local_services
 from spillway.runs.services import Services
 from spillway.sandbox import drills, lifecycle
 from spillway.sandbox.configuration import NAMESPACE
-from spillway.sandbox.settings import SandboxSettings, check_ports, sandbox_settings
+from spillway.sandbox.settings import SandboxSettings, sandbox_settings
 from spillway.sandbox.supervisor import read_status
+from spillway.testing import processes
+from spillway.testing.ledger_files import new_ledger
 from spillway.testing.polling import eventually
+from spillway.testing.s3_server import SANDBOX_PORTS, free_port_block
 
+PORTS = 300
 PATIENCE_SECONDS = 120.0
 RUN_POLICY = {"cool_down": "60s", "lease": "60s", "startup_limit": "2m", "node_margin": "1s"}
 """Tests lose nodes on purpose and wait for what follows."""
@@ -84,12 +83,34 @@ class Installation:
                     seen.add((site.name, pod.name, pod.uid))
         return tuple((site, name) for site, name, _ in sorted(seen))
 
+    def secrets(self, site: str) -> frozenset[str]:
+        """The names of the Secrets in the site's namespace."""
+        return frozenset(found.metadata.name for found in self._core(site).list_namespaced_secret(NAMESPACE).items)
+
+    def objects(self, site: str) -> dict[str, Any]:
+        """Every object of the site's namespace as its API tells it, and of the nodes what nobody but people changes."""
+        from kubernetes.client import BatchV1Api
+
+        core = self._core(site)
+        lists = {
+            kind: getattr(core, f"list_namespaced_{kind}")
+            for kind in ("pod", "service", "secret", "config_map", "event")
+        } | {"job": BatchV1Api(core.api_client).list_namespaced_job}
+        found = {kind: _items(look(NAMESPACE, _preload_content=False)) for kind, look in lists.items()}
+        nodes = _items(core.list_node(_preload_content=False))
+        return found | {
+            "node": [(node["metadata"]["name"], node["metadata"]["labels"], node["spec"]) for node in nodes]
+        }
+
     def _events(self, site: str) -> Any:
+        return self._core(site).list_namespaced_event(NAMESPACE).items
+
+    def _core(self, site: str) -> Any:
         from kubernetes.client import CoreV1Api
         from kubernetes.config import new_client_from_config_dict
 
         config = connections_from_file(self.connections)[f"{site}_kubernetes"].extra["kube_config"]
-        return CoreV1Api(new_client_from_config_dict(json.loads(config))).list_namespaced_event(NAMESPACE).items
+        return CoreV1Api(new_client_from_config_dict(json.loads(config)))
 
     def _process(self, name: str) -> dict[str, Any]:
         status = read_status(self.sandbox.state)
@@ -103,15 +124,17 @@ class Installation:
         self.connections.write_text(json.dumps(written))
 
 
+def _items(answer: Any) -> list[Any]:
+    return list(json.loads(answer.data)["items"])
+
+
 @pytest.fixture(scope="session")
 def sandbox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SandboxSettings]:
     """Two sites with two GPU nodes each; what a test takes away from them is given back before the next one."""
-    settings = _free_settings(tmp_path_factory.mktemp("sandbox"))
+    settings = free_settings(tmp_path_factory.mktemp("sandbox"))
     said: list[str] = []
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ResourceWarning)  # the supervisor is meant to outlive its Popen
-            lifecycle.up(settings, said.append, with_airflow=False)
+        lifecycle.up(settings, said.append, with_airflow=False)
         yield settings
     finally:
         lifecycle.down(settings, said.append)
@@ -132,8 +155,7 @@ def installation(sandbox: SandboxSettings, sandbox_services: Services, tmp_path:
     shutil.copytree(sandbox.config, config)
     policy = yaml.safe_load((config / "policy.yaml").read_text())
     (config / "policy.yaml").write_text(yaml.safe_dump(policy | {"runs": RUN_POLICY}))
-    ledger_url = f"sqlite:///{tmp_path / 'ledger.db'}"
-    upgrade(ledger_url)
+    ledger_url = new_ledger(tmp_path / "ledger.db")
     connections = json.loads(sandbox.connections.read_text())
     connections[LEDGER_CONNECTION]["extra"] = json.dumps({"url": ledger_url})
     (tmp_path / "connections.json").write_text(json.dumps(connections))
@@ -146,25 +168,25 @@ def services(installation: Installation) -> Services:
     return installation.services()
 
 
-def _free_settings(state: Path) -> SandboxSettings:
-    """Settings whose ports are free now, below those that outgoing connections are given."""
+def free_settings(state: Path) -> SandboxSettings:
+    """Settings with ports that nobody listens on and no other test is given; their supervisor ends with the tests."""
+    processes.remove_at_our_end(state / "supervisor.pid")
     wanted = os.environ.get("SPILLWAY_SANDBOX_PORT")
-    first_ports = [int(wanted)] if wanted else SystemRandom().sample(range(18000, 32400, 300), 20)
-    for first_port in first_ports:
-        settings = sandbox_settings(state, first_port)
-        with contextlib.suppress(SandboxError):
-            check_ports(settings, with_airflow=False)
-            return settings
-    raise AssertionError(f"no 300 free ports from any of {first_ports}")
+    return sandbox_settings(state, int(wanted) if wanted else free_port_block(PORTS, SANDBOX_PORTS))
 
 
 def _make_whole(sandbox: SandboxSettings, services: Services) -> None:
     """Return when every process and node is back and no pod of an earlier test is left."""
+    eventually(partial(_all_ready, sandbox), seconds=PATIENCE_SECONDS, pause=0.2)
     for site in sandbox.sites:
         wanted = {node.name for node in site.nodes}
         eventually(partial(_usable_nodes, services, site.name), wanted.issubset, seconds=PATIENCE_SECONDS, pause=0.2)
-        eventually(partial(_without_pods, services, site.name), seconds=PATIENCE_SECONDS, pause=0.2)
+        eventually(partial(_without_pods, sandbox, site.name), seconds=PATIENCE_SECONDS, pause=0.2)
         eventually(partial(_answers, services, site.name), seconds=PATIENCE_SECONDS, pause=0.2)
+
+
+def _all_ready(sandbox: SandboxSettings) -> bool:
+    return all(entry["state"] == "ready" for entry in (read_status(sandbox.state) or {}).values())
 
 
 def _usable_nodes(services: Services, site: str) -> set[str]:
@@ -175,14 +197,22 @@ def _usable_nodes(services: Services, site: str) -> set[str]:
     return {node.name for node in nodes if node.ready and node.schedulable}
 
 
-def _without_pods(services: Services, site: str) -> bool:
-    """Whether none is left; those that are there are asked to go."""
-    client = services.site(site).client
+def _without_pods(sandbox: SandboxSettings, site: str) -> bool:
+    """Whether no pod of whichever installation is left; those that are there are asked to go."""
+    from kubernetes.client import BatchV1Api, CoreV1Api
+    from kubernetes.client.exceptions import ApiException
+    from kubernetes.config import new_client_from_config
+    from urllib3.exceptions import HTTPError
+
     try:
-        left = client.owned()
+        client = new_client_from_config(str(sandbox.state / site / "kubeconfig.json"))
+        batch, core = BatchV1Api(client), CoreV1Api(client)
+        for job in batch.list_namespaced_job(NAMESPACE).items:
+            batch.delete_namespaced_job(job.metadata.name, NAMESPACE, propagation_policy="Background")
+        left = core.list_namespaced_pod(NAMESPACE).items
         for pod in left:
-            client.stop(pod.name, grace=timedelta(seconds=1))
-    except SpillwayError:
+            core.delete_namespaced_pod(pod.metadata.name, NAMESPACE, grace_period_seconds=1)
+    except (ApiException, HTTPError, OSError):
         return False
     return not left
 

@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from spillway.checkpoints.curve import loss_curve
+from spillway.checkpoints.progress import LINE_PREFIX
 from spillway.checkpoints.store import CheckpointStore, ResumePoint
 from spillway.sandbox.sample_data import digits_shards
 from spillway.stores.base import ObjectStore
 from spillway.stores.local import LocalStore
-from spillway.trainer.progress import LINE_PREFIX
 
 RUN = "digits-1"
 PREFIX = "digits/"

@@ -20,7 +20,8 @@ from spillway.errors import (
     SpillwayError,
     UnknownName,
 )
-from spillway.trainer.contract import ExitCode, read_contract
+from spillway.model import ExitCode
+from spillway.trainer.contract import read_contract
 from spillway.trainer.progress import TERMINATION_LOG, Ending, write_termination_message
 from spillway.trainer.stop import StopSignal
 
@@ -31,6 +32,7 @@ PROGRAMS = {"digits": "spillway.trainer.digits", "pytorch": "spillway.trainer.py
 
 OUTCOMES = {
     ExitCode.SUCCEEDED: "succeeded",
+    ExitCode.STORE_UNREACHABLE: "store-unreachable",
     ExitCode.PREEMPTED: "preempted",
     ExitCode.FENCED: "fenced",
     ExitCode.FAILED: "failed",
@@ -54,7 +56,7 @@ def main(arguments: Sequence[str], environ: Mapping[str, str], *, termination_lo
     except (BadData, CorruptCheckpoint, ForeignCheckpoint, DigestMismatch, Missing) as problem:
         code, error = ExitCode.BAD_INPUT, str(problem)
     except SpillwayError as problem:
-        code, error = ExitCode.FAILED, str(problem)
+        code, error = ExitCode.STORE_UNREACHABLE if problem.retry_helps else ExitCode.FAILED, str(problem)
     except Exception as problem:
         traceback.print_exc()
         code, error = ExitCode.FAILED, f"{type(problem).__name__}: {problem}"
@@ -96,4 +98,7 @@ def _train(session: Session, name: str) -> ExitCode:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:], os.environ))
+    exit_code = main(sys.argv[1:], os.environ)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(exit_code)  # a request of a commit that hangs would keep the process past its grace

@@ -1,36 +1,24 @@
-"""The contract between the platform and training code: the environment it is given, the exit codes it answers with."""
+"""The contract between the platform and training code: the environment it is given."""
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
-from enum import IntEnum
 from pathlib import Path
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from spillway.errors import ConfigError
+from spillway.model import CheckpointManifest, KeyScope
 from spillway.stores.base import ObjectStore
-
-
-class ExitCode(IntEnum):
-    """What the process says with its exit code."""
-
-    SUCCEEDED = 0
-    FAILED = 1
-    """The program, its configuration or its store is at fault, or the last checkpoint could not be committed."""
-    BAD_INPUT = 65
-    """The data set or the checkpoint to resume from cannot be used."""
-    PREEMPTED = 75
-    """The stop signal came; everything trained so far is committed."""
-    FENCED = 76
-    """A newer attempt owns the run; nothing was committed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreAccess:
-    """The object store of the pod's site. ``file:///folder`` keeps buckets as folders, for trying out."""
+    """One object store that the pod works with. ``ca_file`` vouches for it in the place of whom the image trusts;
+    ``file:///folder`` keeps buckets as folders, for trying out."""
 
     endpoint: str
     region: str
@@ -38,29 +26,52 @@ class StoreAccess:
     secret_key: str = field(repr=False)
     ca_file: Path | None = None
 
-    def bucket(self, name: str) -> ObjectStore:
-        """The bucket of that name; nothing is asked of the store yet."""
+    def bucket(self, name: str, *, attempts: int = 4, timeout_seconds: float = 60) -> ObjectStore:
+        """The bucket of that name; nothing is asked of the store yet.
+
+        Args:
+            attempts: tries of one request in all; 1 is none more, also where the store is only busy.
+            timeout_seconds: silence after which a try counts as failed.
+        """
         address = urlsplit(self.endpoint)
         if address.scheme == "file":
             from spillway.stores.local import LocalStore
 
-            return LocalStore(Path(address.path) / name)
-        from spillway.stores.s3 import open_store
+            return LocalStore(Path(unquote(address.path)) / name)
+        from spillway.stores.s3 import S3Endpoint, S3Store
 
-        return open_store(
-            name=address.netloc,
-            bucket=name,
-            endpoint_url=self.endpoint,
+        endpoint = S3Endpoint(
+            url=self.endpoint,
             region=self.region,
             access_key=self.access_key,
             secret_key=self.secret_key,
             ca_file=self.ca_file,
+            attempts=attempts,
+            timeout_seconds=timeout_seconds,
         )
+        return S3Store(name=f"s3://{name}@{address.netloc}", endpoint=endpoint, bucket=name)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CacheAccess:
+    """Where the pod keeps, encrypted, what it reads of data that may not be stored at its site."""
+
+    store: StoreAccess
+    bucket: str
+    prefix: str
+    key: str = field(repr=False)
+    limit_bytes: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contract:
-    """One attempt as its container sees it. ``resume_manifest`` is None for a run that begins with step 1."""
+    """One attempt as its container sees it. ``resume_manifest`` is None for a run that begins with step 1.
+
+    ``dataset_record`` is the key of the record that says what belongs to the data set; None at the data set's home.
+    ``store_patience``: how long the site's store may be silent before the attempt ends. Training goes on meanwhile.
+    ``rank`` is of this pod among those of its gang, and where ``torchrun`` starts several processes in a pod, of this
+    process among all; 0 is the first one, and one that is alone.
+    """
 
     run: str
     attempt: int
@@ -69,16 +80,30 @@ class Contract:
     store: StoreAccess
     checkpoint_bucket: str
     dataset_bucket: str
-    dataset_prefix: str
+    dataset: KeyScope
+    dataset_record: str | None
     grace: timedelta
+    store_patience: timedelta
     total_steps: int
     checkpoint_every: int
     step_pause: timedelta
     seed: int
+    rank: int
+    cache: CacheAccess | None = None
 
     @property
     def first_step(self) -> int:
         return (self.resumed_from_step or 0) + 1
+
+    def check_step(self, manifest: CheckpointManifest) -> None:
+        """Refuse to go on from the manifest where it is of another step than was promised, or beyond the last one."""
+        if manifest.step != self.resumed_from_step:
+            problem = f"expected {manifest.step} as in the manifest, got {self.resumed_from_step}"
+            raise ConfigError("environment", "SPILLWAY_RESUMED_FROM_STEP", problem)
+        if manifest.step > self.total_steps:
+            seen = f"expected at least {manifest.step}, the step of the run's checkpoint, got {self.total_steps}"
+            fix = "give the job as many steps, or open another run of it"
+            raise ConfigError("environment", "SPILLWAY_STEPS", f"{seen}; {fix}")
 
 
 def read_contract(environ: Mapping[str, str]) -> Contract:
@@ -98,32 +123,55 @@ def read_contract(environ: Mapping[str, str]) -> Contract:
         attempt=_required_integer(environ, "SPILLWAY_ATTEMPT", least=1),
         resume_manifest=resume_manifest,
         resumed_from_step=resumed_from_step,
-        store=_store_access(environ),
+        store=_store_access(environ, "SPILLWAY_STORE"),
         checkpoint_bucket=_text(environ, "SPILLWAY_CHECKPOINT_BUCKET"),
         dataset_bucket=_text(environ, "SPILLWAY_DATASET_BUCKET"),
-        dataset_prefix=environ.get("SPILLWAY_DATASET_PREFIX", ""),
+        dataset=KeyScope(
+            prefix=environ.get("SPILLWAY_DATASET_PREFIX", ""),
+            include=_patterns(environ, "SPILLWAY_DATASET_INCLUDE"),
+            exclude=_patterns(environ, "SPILLWAY_DATASET_EXCLUDE"),
+        ),
+        dataset_record=environ.get("SPILLWAY_DATASET_RECORD") or None,
         grace=timedelta(seconds=_seconds(environ, "SPILLWAY_GRACE_SECONDS", default="30")),
+        store_patience=timedelta(seconds=_seconds(environ, "SPILLWAY_STORE_PATIENCE_SECONDS", default="60")),
         total_steps=_required_integer(environ, "SPILLWAY_STEPS", least=1),
         checkpoint_every=_required_integer(environ, "SPILLWAY_CHECKPOINT_EVERY", least=1),
         step_pause=timedelta(seconds=_seconds(environ, "SPILLWAY_STEP_SECONDS", default="0")),
         seed=_required_integer(environ, "SPILLWAY_SEED", least=0, default="0"),
+        rank=_rank(environ),
+        cache=_cache_access(environ) if environ.get("SPILLWAY_CACHE_KEY") else None,
     )
 
 
-def _store_access(environ: Mapping[str, str]) -> StoreAccess:
-    endpoint = _text(environ, "SPILLWAY_STORE_ENDPOINT")
+def _rank(environ: Mapping[str, str]) -> int:
+    under_torchrun = all(environ.get(name) for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE"))
+    return _required_integer(environ, "RANK" if under_torchrun else "JOB_COMPLETION_INDEX", least=0, default="0")
+
+
+def _cache_access(environ: Mapping[str, str]) -> CacheAccess:
+    return CacheAccess(
+        store=_store_access(environ, "SPILLWAY_CACHE"),
+        bucket=_text(environ, "SPILLWAY_CACHE_BUCKET"),
+        prefix=_text(environ, "SPILLWAY_CACHE_PREFIX"),
+        key=_text(environ, "SPILLWAY_CACHE_KEY"),
+        limit_bytes=_required_integer(environ, "SPILLWAY_CACHE_BYTES", least=1),
+    )
+
+
+def _store_access(environ: Mapping[str, str], name: str) -> StoreAccess:
+    endpoint = _text(environ, f"{name}_ENDPOINT")
     if urlsplit(endpoint).scheme not in {"http", "https", "file"}:
         problem = f"expected an http, https or file URL, got '{endpoint}'"
-        raise ConfigError("environment", "SPILLWAY_STORE_ENDPOINT", problem)
-    ca_file = environ.get("SPILLWAY_STORE_CA_FILE")
+        raise ConfigError("environment", f"{name}_ENDPOINT", problem)
+    ca_file = environ.get(f"{name}_CA_FILE")
     if ca_file and not Path(ca_file).is_file():
         problem = f"expected the path of a certificate file, there is none at '{ca_file}'"
-        raise ConfigError("environment", "SPILLWAY_STORE_CA_FILE", problem)
+        raise ConfigError("environment", f"{name}_CA_FILE", problem)
     return StoreAccess(
         endpoint=endpoint,
-        region=_text(environ, "SPILLWAY_STORE_REGION"),
-        access_key=_text(environ, "SPILLWAY_STORE_ACCESS_KEY"),
-        secret_key=_text(environ, "SPILLWAY_STORE_SECRET_KEY"),
+        region=_text(environ, f"{name}_REGION"),
+        access_key=_text(environ, f"{name}_ACCESS_KEY"),
+        secret_key=_text(environ, f"{name}_SECRET_KEY"),
         ca_file=Path(ca_file) if ca_file else None,
     )
 
@@ -133,6 +181,18 @@ def _text(environ: Mapping[str, str], name: str) -> str:
     if not value:
         raise ConfigError("environment", name, "expected a value, it is not set; the platform sets it in the pod")
     return value
+
+
+def _patterns(environ: Mapping[str, str], name: str) -> tuple[str, ...]:
+    """Patterns as a JSON list; none where the variable is not set."""
+    text = environ.get(name) or "[]"
+    try:
+        patterns = json.loads(text)
+    except ValueError:
+        patterns = None
+    if not isinstance(patterns, list) or not all(isinstance(pattern, str) for pattern in patterns):
+        raise ConfigError("environment", name, f"expected a JSON list of patterns, got '{text}'")
+    return tuple(patterns)
 
 
 def _integer(environ: Mapping[str, str], name: str, *, least: int, default: str) -> int | None:

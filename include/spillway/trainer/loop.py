@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol
 
-from spillway.trainer.contract import ExitCode
+from spillway.model import ExitCode
 from spillway.trainer.progress import say
 from spillway.trainer.session import Checkpoint, Session
 
@@ -26,7 +26,9 @@ class Program(Protocol):
 def train(session: Session, program: Program) -> ExitCode:
     """Train from the session's first step to its last, or until the stop signal.
 
-    Everything that was trained is committed before it returns; where that fails it raises.
+    Commits go on beside training. Everything that was trained is committed before it returns, unless a stop leaves no
+    time for it; where that fails it raises. While the store is silent training goes on, and the newest step is
+    committed as soon as the store answers. Of a gang the first pod commits, and the others only train.
     """
     contract = session.contract
     for step in range(contract.first_step, contract.total_steps + 1):
@@ -34,14 +36,16 @@ def train(session: Session, program: Program) -> ExitCode:
             break
         session.report(step, program.step())
         last = step == contract.total_steps
-        if last or step % contract.checkpoint_every == 0:
+        if session.commits and (last or session.commit_due(step)):
             session.commit(program.checkpoint(), last=last)
         if not last:
             session.stop.pause(contract.step_pause.total_seconds())
-    if session.last_step is not None and session.last_step != session.durable_step:
+    session.settle()
+    if session.commits and session.last_step not in (None, session.durable_step) and session.commit_fits():
         session.commit(program.checkpoint(), last=True)
-    if session.durable_step != contract.total_steps:
+    reached = session.durable_step if session.commits else session.last_step or contract.resumed_from_step
+    if reached != contract.total_steps:
         say("preempted", step=session.last_step, durable_step=session.durable_step)
         return ExitCode.PREEMPTED
-    say("finished", step=session.durable_step, **program.summary())
+    say("finished", step=reached, **program.summary())
     return ExitCode.SUCCEEDED

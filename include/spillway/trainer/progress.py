@@ -6,10 +6,14 @@ import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-LINE_PREFIX = "spillway-progress "
+from spillway.checkpoints.progress import LINE_PREFIX
+
+LINES_AT_ONCE = 100
+LINE_PERIOD = timedelta(seconds=10)
 TERMINATION_LOG = Path("/dev/termination-log")
 _MESSAGE_CHARACTERS = 2000
 """The kubelet keeps 4096 bytes of the file; a longer one would not be JSON any more."""
@@ -20,9 +24,28 @@ def say(event: str, **facts: Any) -> None:
     print(LINE_PREFIX + json.dumps({"event": event, **facts}), flush=True)
 
 
+@dataclass(slots=True)
+class Lines:
+    """Which of many like events get a line of the log: the first ones all, then at most one in LINE_PERIOD.
+
+    A training of weeks has millions of steps; every loss is in the checkpoints.
+    """
+
+    at_once: int = LINES_AT_ONCE
+    _told: int = 0
+    _told_at: float = 0.0
+
+    def due(self, now: float) -> bool:
+        """Whether what happens now, in seconds of a clock, is told; it counts as told from then on."""
+        if self._told >= self.at_once and now - self._told_at < LINE_PERIOD.total_seconds():
+            return False
+        self._told, self._told_at = self._told + 1, now
+        return True
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ending:
-    """How the process ended: succeeded, preempted, fenced or failed. ``last_step`` is None where none was computed."""
+    """How the process ended, by a name of its exit code. ``last_step`` is None where no step was computed."""
 
     outcome: str
     last_step: int | None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import select
 import signal
+import time
 from types import FrameType
 
 
@@ -16,7 +17,12 @@ class StopSignal:
 
     def __init__(self) -> None:
         self._readable, self._writable = os.pipe()
-        self.requested = False
+        self.requested_at: float | None = None
+        """On the clock of ``time.monotonic``."""
+
+    @property
+    def requested(self) -> bool:
+        return self.requested_at is not None
 
     def install(self) -> None:
         """Handle SIGTERM from now on; to be done first of all, for process 1 of a container drops it otherwise."""
@@ -29,5 +35,5 @@ class StopSignal:
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         if not self.requested:
-            self.requested = True
+            self.requested_at = time.monotonic()
             os.write(self._writable, b"!")

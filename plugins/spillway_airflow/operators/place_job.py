@@ -12,12 +12,13 @@ from airflow.sdk.exceptions import AirflowSkipException
 from spillway.codec import encode
 from spillway.config import job_file, jobs_directory, load_job
 from spillway.model import PlacementDecision
-from spillway.placement.explain import table
 from spillway.runs.engine import place_run
+from spillway.runs.explaining import newest, placing, told
 from spillway.runs.identity import open_generation
 from spillway.runs.planning import plan
 from spillway_airflow.failures import typed_failures
 from spillway_airflow.hooks import worker_services
+from spillway_airflow.parameters import refuse_unknown_parameters
 from spillway_airflow.triggers.capacity import CapacityTrigger
 
 
@@ -41,30 +42,33 @@ class PlaceJobOperator(BaseOperator):
         self.job, self.dry_run_only, self.poll_seconds = job, dry_run_only, poll_seconds
 
     def execute(self, context: Context) -> dict[str, Any]:
+        return self._place(context, waited_for=None)
+
+    def _place(self, context: Context, *, waited_for: str | None) -> dict[str, Any]:
         with typed_failures():
+            refuse_unknown_parameters(context)
             services = worker_services()
             job = load_job(job_file(jobs_directory(os.environ), self.job), services.configuration.datasets)
             if str(self.dry_run_only).lower() == "true":
-                self.log.info("%s", plan(services, job))
+                self.log.info("%s", plan(services, job).text)
                 raise AirflowSkipException("dry run: nothing was reserved, moved or started")
             ti = context["ti"]
             origin = {"dag_id": ti.dag_id, "run_id": ti.run_id, "task_id": ti.task_id, "map_index": ti.map_index}
-            run = open_generation(services, job, origin)
+            run = open_generation(services, job, origin, waited_for=waited_for)
             placed = place_run(services, run, job, self.log.info)
         if isinstance(placed, PlacementDecision):
-            self.log.info("nothing fits now, waiting\n%s", table(placed))
+            self.log.info("nothing fits now, waiting\n%s", told(newest(services.ledger, run)))
             self.defer(
-                trigger=CapacityTrigger(job=encode(job), poll_seconds=float(self.poll_seconds)),
+                trigger=CapacityTrigger(job=encode(job), run=run, poll_seconds=float(self.poll_seconds)),
                 method_name="execute_again",
             )
-        decision = services.ledger.decisions(run)[-1].decision
         return {
             "run": run,
             "attempt": placed.number,
             "candidate": encode(placed.candidate),
-            "decision": encode(decision),
+            "decision": encode(placing(services.ledger, placed).decision),
         }
 
     def execute_again(self, context: Context, event: dict[str, Any]) -> dict[str, Any]:
         """Something has changed: decide anew."""
-        return self.execute(context)
+        return self._place(context, waited_for=event.get("run"))

@@ -25,4 +25,4 @@ class SettleJobOperator(BaseOperator):
         with typed_failures():
             found = evidence(worker_services(), self.training_run)
         self.log.info("%s", timeline(found))
-        return {key: found[key] for key in ("attempts", "cost", "checkpoints")}
+        return {key: found[key] for key in ("attempts", "cost", "checkpoints", "unknown")}

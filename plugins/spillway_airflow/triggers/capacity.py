@@ -4,38 +4,65 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from functools import partial
 from typing import Any
 
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from spillway.codec import decode, encode
-from spillway.model import JobSpec, PlacementDecision
-from spillway.runs.admission import decide, snapshot
+from spillway.model import JobSpec
+from spillway.placement.policy import Outlook
+from spillway.runs.admission import look, snapshot
 from spillway.runs.services import Services
-from spillway_airflow.hooks import triggerer_services
-from spillway_airflow.threads import in_thread
+from spillway_airflow.fresh_services import FreshServices
 
 
 class CapacityTrigger(BaseTrigger):
-    """Fires when the job would be placed now, or when it has become impossible. It reserves nothing."""
+    """Fires when the job would be placed now, when it has become impossible, or when its run was cancelled.
 
-    def __init__(self, *, job: dict[str, Any], poll_seconds: float = 10.0) -> None:
+    It reserves nothing.
+
+    Args:
+        run: whose job waits; None for a job that nobody has asked for yet.
+    """
+
+    def __init__(self, *, job: dict[str, Any], run: str | None = None, poll_seconds: float = 10.0) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.job, self.poll_seconds = job, poll_seconds
+        self.job, self.of_run, self.poll_seconds = job, run, poll_seconds
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
-        return f"{type(self).__module__}.{type(self).__name__}", {"job": self.job, "poll_seconds": self.poll_seconds}
+        return f"{type(self).__module__}.{type(self).__name__}", {
+            "job": self.job,
+            "run": self.of_run,
+            "poll_seconds": self.poll_seconds,
+        }
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
-        services = await triggerer_services()
+        fresh = FreshServices(self.log)
         job = decode(JobSpec, self.job)
         while True:
-            decision = await in_thread(_decide, services, job)
-            if decision.chosen is not None or not decision.possible:
-                yield TriggerEvent({"chosen": encode(decision.chosen)})
+            if self.of_run is not None and await fresh.ask(self._cancelled):
+                yield TriggerEvent({"run": self.of_run, "chosen": None})
                 return
+            unreachable, found = await fresh.ask(partial(_look, job=job, run=self.of_run))
+            if found.chosen is not None or not found.possible:
+                yield TriggerEvent({"run": self.of_run, "chosen": encode(found.chosen)})
+                return
+            if unreachable:
+                fresh.doubt()
             await asyncio.sleep(self.poll_seconds)
 
+    def _cancelled(self, services: Services) -> bool:
+        return services.ledger.cancel_reason(str(self.of_run)) is not None
 
-def _decide(services: Services, job: JobSpec) -> PlacementDecision:
-    return decide(services, job, snapshot(services))
+
+def _look(services: Services, *, job: JobSpec, run: str | None) -> tuple[bool, Outlook]:
+    """Whether a cluster could not be seen, and what is to be had.
+
+    Looking keeps the run's place in the queue, and moves it to where it lacks only room now.
+    """
+    seen = snapshot(services, job)
+    found = look(services, job, seen, run)
+    if run is not None and found.chosen is None and found.possible:
+        services.ledger.still_waits(run, job, found.queues_at, services.clock())
+    return bool(seen.unreachable), found

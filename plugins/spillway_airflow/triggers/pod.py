@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from spillway.codec import encode
+from spillway.model import Attempt, VerdictKind
 from spillway.runs.cancelling import cancel
-from spillway.runs.watching import Watch
+from spillway.runs.services import Services
+from spillway.runs.watching import Look, Watch
+from spillway_airflow.fresh_services import FreshServices
 from spillway_airflow.hooks import triggerer_services
 from spillway_airflow.threads import in_thread
 
@@ -26,50 +29,96 @@ _ENDING: set[asyncio.Future[None]] = set()
 class PodTrigger(BaseTrigger):
     """Fires once, when the attempt's pod has ended or is lost past its grace; shows the pod's log until then.
 
-    A restarted triggerer begins to watch again and disturbs nothing. Only a person who marks or clears the deferred
-    task ends the pod, with its grace.
+    A restarted triggerer begins to watch again, goes on with the log about where it was and disturbs nothing. Only a
+    person who marks or clears the deferred task ends the pod, with its grace.
+
+    Args:
+        deferred_at: when its task was deferred, as ISO text; now where the task has just made the trigger.
     """
 
-    def __init__(self, *, run: str, number: int, poll_seconds: float = 5.0) -> None:
+    def __init__(self, *, run: str, number: int, poll_seconds: float = 5.0, deferred_at: str | None = None) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.attempt_run, self.number, self.poll_seconds = run, number, poll_seconds
+        self.deferred_at = deferred_at or datetime.now(UTC).isoformat()
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         return f"{type(self).__module__}.{type(self).__name__}", {
             "run": self.attempt_run,
             "number": self.number,
             "poll_seconds": self.poll_seconds,
+            "deferred_at": self.deferred_at,
         }
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
-        services = await triggerer_services()
-        attempt = await in_thread(services.ledger.attempt, self.attempt_run, self.number)
-        watch = Watch(services=services, attempt=attempt)
-        said = ""
+        fresh = FreshServices(self.log)
+        watch = await fresh.ask(self._begin)
+
+        def poll(services: Services) -> Look:
+            watch.services = services
+            return watch.poll()
+
+        said, alerted = "", None
         while True:
-            look = await in_thread(watch.poll)
+            look = await fresh.ask(poll)
             for line in look.log_lines:
                 self.log.info(line)
+            if look.alert not in {None, alerted}:
+                self.log.error("attempt %d of %s: %s", self.number, self.attempt_run, look.alert)
+            alerted = look.alert
             if look.summary != said:
                 said = look.summary
                 self.log.info("attempt %d of %s: %s", self.number, self.attempt_run, said)
             if look.ended is not None:
                 yield TriggerEvent({"run": self.attempt_run, "number": self.number, "ended": encode(look.ended)})
                 return
+            if look.unanswered:
+                fresh.doubt()
             pause = look.pause.total_seconds() if look.pause else 0.0
             await asyncio.sleep(max(self.poll_seconds, pause))
+
+    def _begin(self, services: Services) -> Watch:
+        attempt = services.ledger.attempt(self.attempt_run, self.number)
+        return Watch(services=services, attempt=attempt, logs_until=self._shown_until(services, attempt))
+
+    def _shown_until(self, services: Services, attempt: Attempt) -> datetime | None:
+        """Up to when this trigger has shown the log in an earlier triggerer; None where it begins.
+
+        Every poll renews the lease, so the lease tells when the last one was. Its lines may not have been shown any
+        more, and before it the cluster may have been silent for as long as a run is not handed over: that much is shown
+        twice. Only what a pod with a grace above its job's wrote in a longer silence just before a restart is left out.
+        """
+        runs = services.configuration.runs
+        last_poll = attempt.lease_expires_at - runs.lease
+        if not datetime.fromisoformat(self.deferred_at) < last_poll < services.clock():
+            return None  # nobody has polled yet, or the lease was given by another policy
+        return last_poll - attempt.job.grace - runs.node_margin - timedelta(seconds=self.poll_seconds)
 
     async def on_kill(self) -> None:
         """End the pod with its grace.
 
         Airflow cancels the trigger anew at each turn of its loop, a second apart, and this method with it; the work
-        goes on in a task of its own.
+        goes on in a task of its own, and tells its failure itself.
         """
         ending = asyncio.ensure_future(self._end_pod())
         _ENDING.add(ending)
-        ending.add_done_callback(_ENDING.discard)
-        await asyncio.shield(ending)
+        ending.add_done_callback(self._tell_failure)
+        await asyncio.wait([ending])
+
+    def _tell_failure(self, ending: asyncio.Future[None]) -> None:
+        _ENDING.discard(ending)
+        if not ending.cancelled() and (problem := ending.exception()) is not None:
+            told = f"attempt {self.number} of {self.attempt_run} could not be ended"
+            self.log.error(f"{told}; unless its task goes on, the sweeper will: {problem}", exc_info=problem)
 
     async def _end_pod(self) -> None:
         services = await triggerer_services()
-        await in_thread(cancel, services, self.attempt_run, TASK_ENDED, self.log.info, patience=KILL_PATIENCE)
+        await in_thread(
+            cancel,
+            services,
+            self.attempt_run,
+            TASK_ENDED,
+            self.log.info,
+            kind=VerdictKind.TASK_ENDED,
+            number=self.number,
+            patience=KILL_PATIENCE,
+        )

@@ -6,6 +6,7 @@ import argparse
 import asyncio
 import logging
 import signal
+import ssl
 from pathlib import Path
 
 from spillway.sandbox.agent.agent import Agent
@@ -38,9 +39,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--client-ca", type=Path, required=True, help="authority of those who may call the agent")
     parser.add_argument("--label", action="append", default=[], metavar="KEY=VALUE", help="of the node; repeatable")
     parser.add_argument("--mask", action="append", default=[], metavar="DIR", help="hidden from containers; repeatable")
-    parser.add_argument("--cpu", default="8")
-    parser.add_argument("--memory", default="16Gi")
-    parser.add_argument("--heartbeat", type=float, default=1.0, metavar="SECONDS")
     return parser
 
 
@@ -52,40 +50,41 @@ async def _run(options: argparse.Namespace) -> None:
         name=options.node,
         gpus=options.gpus,
         gpu_model=options.gpu_model,
-        cpu=options.cpu,
-        memory=options.memory,
         address="127.0.0.1",
         port=options.port,
         labels=dict(label.partition("=")[::2] for label in options.label),
         masks=tuple(options.mask),
         root=root,
         isolation=best_isolation(root),
-        heartbeat_seconds=options.heartbeat,
     )
     log.info("isolation %s; %d containers of an earlier agent were ended", facts.isolation, killed)
     api = ApiClient(read_kubeconfig(options.kubeconfig))
     node = Node(facts, api)
-    agent = Agent(node, api, ImageStore(root), gpus=options.gpus)
+    agent = Agent(node, api, ImageStore(root))
     tls = server_tls(options.tls_cert, options.tls_key, options.client_ca)
-    runner = await serve(agent, facts.address, options.port, tls)
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    work = asyncio.create_task(_work(node, agent))
+    work = asyncio.create_task(_work(node, agent, tls))
     await asyncio.wait({work, asyncio.create_task(stop.wait())}, return_when=asyncio.FIRST_COMPLETED)
     work.cancel()
     await agent.stop()
-    await runner.cleanup()
+    await asyncio.wait({work})
     await api.close()
     if not stop.is_set():
         await work  # raises what ended it
 
 
-async def _work(node: Node, agent: Agent) -> None:
+async def _work(node: Node, agent: Agent, tls: ssl.SSLContext) -> None:
+    """Be the node for ever; the agent's port opens when the API server has the node as ready."""
     await node.register()
-    async with asyncio.TaskGroup() as group:
-        group.create_task(node.keep_alive())
-        group.create_task(agent.run())
+    runner = await serve(agent, node.facts.address, node.facts.port, tls)
+    try:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(node.keep_alive())
+            group.create_task(agent.run())
+    finally:
+        await runner.cleanup()
 
 
 if __name__ == "__main__":

@@ -9,13 +9,12 @@ from collections.abc import Coroutine, Mapping
 from pathlib import Path
 from typing import Any
 
-from spillway.sandbox.agent.client import STRATEGIC_PATCH, UNAVAILABLE, ApiClient, ApiFailure
+from spillway.sandbox.agent.client import UNAVAILABLE, ApiClient, ApiFailure, persist
 from spillway.sandbox.agent.container import was_started
 from spillway.sandbox.agent.images import ImageStore
 from spillway.sandbox.agent.lost import lost_status, rejected_status, was_reported
 from spillway.sandbox.agent.node import Node
-from spillway.sandbox.agent.pod import GpuPool, Pod
-from spillway.sandbox.agent.report import persist
+from spillway.sandbox.agent.pod import Pod
 
 log = logging.getLogger(__name__)
 
@@ -26,16 +25,15 @@ _RELIST_SECONDS = 0.5
 class Agent:
     """Keeps the pods of one node as the API server wants them."""
 
-    def __init__(self, node: Node, api: ApiClient, images: ImageStore, *, gpus: int) -> None:
+    def __init__(self, node: Node, api: ApiClient, images: ImageStore) -> None:
         self._node, self._api, self._images = node, api, images
-        self._gpus = GpuPool(gpus)
         self._pods: dict[str, Pod] = {}
         self._seen: dict[str, Object] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def run(self) -> None:
         """Follow the node's pods for ever, through every outage of the API server."""
-        query = {"fieldSelector": f"spec.nodeName={self._node.name}"}
+        query = {"fieldSelector": f"spec.nodeName={self._node.facts.name}"}
         while True:
             try:
                 async for kind, payload in self._api.follow("/api/v1/pods", query):
@@ -112,7 +110,7 @@ class Agent:
         elif self._node.shutting_down:
             self._spawn(self._fail(obj, rejected_status()))
         else:
-            self._pods[uid] = Pod(obj, self._node, self._api, self._images, self._gpus)
+            self._pods[uid] = Pod(obj, self._node, self._api, self._images)
 
     def _forget(self, uid: str) -> None:
         self._seen.pop(uid, None)
@@ -135,8 +133,7 @@ class Agent:
     async def _fail(self, obj: Object, status: Object) -> None:
         """Report a pod as failed that does not run here."""
         body = {"metadata": {"uid": obj["metadata"]["uid"]}, "status": status}
-        path = f"{_path(obj)}/status"
-        await persist(lambda: self._api.send("PATCH", path, body, content_type=STRATEGIC_PATCH))
+        await persist(lambda: self._api.send("PATCH", f"{_path(obj)}/status", body))
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)

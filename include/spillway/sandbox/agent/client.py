@@ -1,12 +1,14 @@
-"""An asynchronous client of any Kubernetes API server: requests, and lists that go on as watches."""
+"""An asynchronous client of any Kubernetes API server: requests, lists that go on as watches, and patience."""
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
+import logging
 import ssl
-from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +17,12 @@ import yaml
 
 from spillway.errors import SandboxError
 
+log = logging.getLogger(__name__)
+
 Object = dict[str, Any]
 
-MERGE_PATCH = "application/merge-patch+json"
-STRATEGIC_PATCH = "application/strategic-merge-patch+json"
+_BACK_OFF_SECONDS = (0.5, 1, 2, 4, 8)
+_GONE = frozenset({404, 409})
 _REQUEST_SECONDS = 20
 _WATCH_SECONDS = 240
 _MAX_LINE_BYTES = 8 << 20
@@ -41,7 +45,7 @@ class Access:
     """Where an API server is and how to be let in."""
 
     server: str
-    token: str | None
+    token: str | None = field(repr=False)
     tls: ssl.SSLContext
 
 
@@ -85,17 +89,22 @@ class ApiClient:
                 return None
             raise
 
+    async def apply(self, collection: str, obj: Object) -> None:
+        """Create the object, or bring what is given of it up to date."""
+        try:
+            await self.send("PATCH", f"{collection}/{obj['metadata']['name']}", obj)
+        except ApiFailure as problem:
+            if problem.status != 404:
+                raise
+            await self.send("POST", collection, obj)
+
     async def send(
-        self,
-        method: str,
-        path: str,
-        body: Object | None = None,
-        *,
-        content_type: str = "application/json",
-        query: Mapping[str, str] | None = None,
+        self, method: str, path: str, body: Object | None = None, *, query: Mapping[str, str] | None = None
     ) -> Object:
+        """The decoded answer; a PATCH is a strategic merge."""
         data = None if body is None else json.dumps(body)
-        headers = {"Content-Type": content_type}
+        kind = "strategic-merge-patch+json" if method == "PATCH" else "json"
+        headers = {"Content-Type": f"application/{kind}"}
         url = self._access.server + path
         async with self._session.request(method, url, data=data, headers=headers, params=query) as answer:
             content = await answer.read()
@@ -117,13 +126,7 @@ class ApiClient:
         revision = listed["metadata"]["resourceVersion"]
         timeout = aiohttp.ClientTimeout(total=_WATCH_SECONDS + 30, sock_connect=5)
         while True:
-            watching = {
-                **query,
-                "watch": "true",
-                "resourceVersion": revision,
-                "allowWatchBookmarks": "true",
-                "timeoutSeconds": str(_WATCH_SECONDS),
-            }
+            watching = {**query, "watch": "true", "resourceVersion": revision, "timeoutSeconds": str(_WATCH_SECONDS)}
             url = self._access.server + path
             async with self._session.get(url, params=watching, timeout=timeout, read_bufsize=_MAX_LINE_BYTES) as answer:
                 if answer.status != 200:
@@ -136,11 +139,32 @@ class ApiClient:
                     if event["type"] == "ERROR":
                         return
                     revision = event["object"]["metadata"]["resourceVersion"]
-                    if event["type"] != "BOOKMARK":
-                        yield event["type"], event["object"]
+                    yield event["type"], event["object"]
 
     async def close(self) -> None:
         await self._session.close()
+
+
+async def persist(call: Callable[[], Coroutine[Any, Any, Any]]) -> None:
+    """Call until the API server has answered; that the object is gone or another one is an answer too."""
+    for pause in back_off():
+        try:
+            await call()
+            return
+        except ApiFailure as problem:
+            if problem.status in _GONE:
+                return
+            log.warning("the API server refused: %s", problem)
+        except UNAVAILABLE as problem:
+            log.warning("the API server is away: %r", problem)
+        await asyncio.sleep(pause)
+
+
+def back_off() -> Iterator[float]:
+    """Seconds to wait before each next try, for ever."""
+    yield from _BACK_OFF_SECONDS
+    while True:
+        yield _BACK_OFF_SECONDS[-1]
 
 
 def _named(items: list[Object], name: str) -> Object:

@@ -9,14 +9,14 @@ import os
 import signal
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from spillway.sandbox.agent.cgroups import MemoryGroup, memory_group, remove_groups
-from spillway.sandbox.agent.images import Image
+from spillway.sandbox.agent.cgroups import killed_for_memory, memory_group, remove_group, remove_groups
 from spillway.sandbox.agent.logs import LogWriter, last_text
+from spillway.sandbox.kube.quantities import stamp
 
 LAUNCHER = Path(__file__).with_name("launcher.py")
 _START_FAILED = 128
@@ -27,11 +27,12 @@ _TOOLS_PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Start:
-    """All that a container is started from."""
+    """All that a container is started from, as the launcher reads it."""
 
-    image: Image
+    image_digest: str
+    image_root: str
     argv: list[str]
-    environment: Mapping[str, str]
+    environment: Mapping[str, str] = field(repr=False)
     working_directory: str
     mounts: list[dict[str, Any]]
     masks: list[str]
@@ -40,20 +41,18 @@ class Start:
 
 
 class Container:
-    """A container of a pod, started at most once at a time.
+    """A container of a pod, started at most once.
 
     ``directory`` is the pod's, named by its uid; it holds the container's files, also after its end.
     """
 
     def __init__(self, spec: Mapping[str, Any], directory: Path) -> None:
         self.spec, self.name = spec, str(spec["name"])
-        self.restarts = 0
         self.image_id = ""
         self._directory = directory
         self._process: asyncio.subprocess.Process | None = None
         self.state: dict[str, Any] = {"waiting": {"reason": "ContainerCreating"}}
-        self._last_state: dict[str, Any] = {}
-        self._memory = MemoryGroup(directory=None)
+        self._memory: Path | None = None
 
     @property
     def log_file(self) -> Path:
@@ -76,19 +75,13 @@ class Container:
             "containerID": f"process://{self._process.pid}" if self._process else "",
             "ready": self.running,
             "started": self.running,
-            "restartCount": self.restarts,
+            "restartCount": 0,
             "state": self.state,
-            "lastState": self._last_state,
         }
 
-    def set_waiting(self, reason: str, message: str) -> bool:
-        """Say why it does not run yet; False where that was said already."""
-        new = {"waiting": {"reason": reason, **({"message": message} if message else {})}}
-        changed = new != self.state
-        if "terminated" in self.state:
-            self._last_state = self.state
-        self.state = new
-        return changed
+    def set_waiting(self, reason: str, message: str) -> None:
+        """Say why it does not run yet."""
+        self.state = {"waiting": {"reason": reason, "message": message}}
 
     async def start(self, start: Start) -> None:
         """Start it; it counts as running when its launcher does."""
@@ -96,7 +89,8 @@ class Container:
             self._file(suffix).write_bytes(b"")
         scratch = self._file("scratch")
         scratch.mkdir(exist_ok=True)
-        self._memory = memory_group(self._directory.name, self.name, start.memory_limit_bytes)
+        if start.memory_limit_bytes is not None:
+            self._memory = memory_group(self._directory.name, self.name, start.memory_limit_bytes)
         process = await asyncio.create_subprocess_exec(
             sys.executable,
             "-I",
@@ -115,23 +109,18 @@ class Container:
         assert process.stdin is not None
         process.stdin.write(json.dumps(self._launch(start, scratch)).encode())
         process.stdin.close()
-        self.image_id = start.image.digest
-        self.state = {"running": {"startedAt": _now()}}
+        self.image_id = start.image_digest
+        self.state = {"running": {"startedAt": stamp(datetime.now(UTC))}}
 
     def _launch(self, start: Start, scratch: Path) -> dict[str, Any]:
         message = {"source": str(self._file("termination")), "target": self.spec["terminationMessagePath"]}
         return {
+            **asdict(start),
             "agent_pid": os.getpid(),
             "failure_file": str(self._file("failure")),
-            "cgroup_files": self._memory.process_files,
-            "isolation": start.isolation,
+            "cgroup_files": [str(self._memory / "cgroup.procs")] if self._memory else [],
             "scratch": str(scratch),
-            "image_root": str(start.image.root),
-            "masks": start.masks,
             "mounts": [*start.mounts, {**message, "read_only": False}],
-            "working_directory": start.working_directory,
-            "argv": start.argv,
-            "environment": dict(start.environment),
         }
 
     async def wait(self) -> int:
@@ -146,8 +135,10 @@ class Container:
             await asyncio.wait_for(copies, 5)
         writer.close()
         code = code if code >= 0 else 128 - code
-        out_of_memory = code == 128 + signal.SIGKILL and self._memory.killed_for_memory()
-        await asyncio.to_thread(self._memory.remove)
+        out_of_memory = False
+        if self._memory:
+            out_of_memory = code == 128 + signal.SIGKILL and killed_for_memory(self._memory)
+            await asyncio.to_thread(remove_group, self._memory)
         self._finish(code, out_of_memory=out_of_memory)
         return code
 
@@ -160,7 +151,7 @@ class Container:
             reason, message = "StartError", failure
         elif code and not message and self.spec.get("terminationMessagePolicy") == "FallbackToLogsOnError":
             message = last_text(self.log_file, lines=80, limit_bytes=2048)
-        ended = {"exitCode": code, "reason": reason, "startedAt": started, "finishedAt": _now()}
+        ended = {"exitCode": code, "reason": reason, "startedAt": started, "finishedAt": stamp(datetime.now(UTC))}
         self.state = {"terminated": {**ended, **({"message": message} if message else {})}}
         for suffix in ("pid", "failure"):
             self._file(suffix).unlink(missing_ok=True)
@@ -212,7 +203,3 @@ def sweep(pods_directory: Path) -> int:
     for directory in pods_directory.iterdir():
         remove_groups(directory.name)
     return alive
-
-
-def _now() -> str:
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

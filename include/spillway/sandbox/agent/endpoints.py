@@ -10,15 +10,13 @@ from aiohttp import web
 
 from spillway.sandbox.agent.agent import Agent
 from spillway.sandbox.agent.logs import LogRequest, read_log, since_seconds
-
-_TRUE = frozenset({"1", "t", "T", "TRUE", "true", "True"})
+from spillway.sandbox.kube.requests import TRUE
 
 
 async def serve(agent: Agent, address: str, port: int, tls: ssl.SSLContext) -> web.AppRunner:
     """Start serving; only callers with a certificate of the cluster's authority are let in."""
     endpoints = _Endpoints(agent)
     application = web.Application()
-    application.router.add_get("/healthz", endpoints.healthy)
     application.router.add_get("/containerLogs/{namespace}/{pod}/{container}", endpoints.logs)
     application.router.add_post("/evict/{namespace}/{pod}", endpoints.evict)
     application.router.add_post("/shutdown", endpoints.shut_down)
@@ -38,9 +36,6 @@ def server_tls(certificate: Path, key: Path, client_ca: Path) -> ssl.SSLContext:
 class _Endpoints:
     def __init__(self, agent: Agent) -> None:
         self._agent = agent
-
-    async def healthy(self, _: web.Request) -> web.Response:
-        return web.Response(text="ok")
 
     async def logs(self, request: web.Request) -> web.StreamResponse:
         uid = self._uid(request)
@@ -83,8 +78,8 @@ def _log_request(request: web.Request) -> LogRequest:
     elif "sinceTime" in query:
         since = datetime.fromisoformat(query["sinceTime"].replace("Z", "+00:00"))
     return LogRequest(
-        follow=query.get("follow") in _TRUE,
-        timestamps=query.get("timestamps") in _TRUE,
+        follow=query.get("follow") in TRUE,
+        timestamps=query.get("timestamps") in TRUE,
         since=since,
         tail=int(query["tailLines"]) if "tailLines" in query else None,
         limit_bytes=int(query["limitBytes"]) if "limitBytes" in query else None,

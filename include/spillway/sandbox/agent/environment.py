@@ -29,13 +29,8 @@ async def environment(
     """
     values = {"PATH": DEFAULT_PATH, "HOME": "/root", "HOSTNAME": pod["metadata"]["name"], **image.environment}
     for source in container.get("envFrom") or []:
-        kind, reference = ("configmaps", source.get("configMapRef"))
-        if reference is None:
-            kind, reference = "secrets", source["secretRef"]
-        data = await fetch(kind, reference["name"])
-        if data is None and not reference.get("optional"):
-            raise BadContainerConfig(f'{kind[:-1]} "{reference["name"]}" not found')
-        values |= {source.get("prefix", "") + key: value.decode() for key, value in (data or {}).items()}
+        _, _, data = await _referred(source, "Ref", fetch)
+        values |= {source.get("prefix", "") + key: value.decode() for key, value in data.items()}
     for variable in container.get("env") or []:
         value = await _value(variable, pod, facts, fetch)
         if value is not None:
@@ -68,19 +63,25 @@ async def _value(variable: Object, pod: Object, facts: Mapping[str, str], fetch:
         return str(variable.get("value") or "")
     if "fieldRef" in source:
         return field(pod, source["fieldRef"]["fieldPath"], facts)
-    for kind, entry in (("configmaps", "configMapKeyRef"), ("secrets", "secretKeyRef")):
-        if entry in source:
-            reference = source[entry]
-            data = await fetch(kind, reference["name"])
-            if data is not None and reference["key"] in data:
-                return data[reference["key"]].decode()
-            if reference.get("optional"):
-                return None
-            what = f'{kind[:-1]} "{reference["name"]}"'
-            raise BadContainerConfig(
-                f"{what} not found" if data is None else f"couldn't find key {reference['key']} in {what}"
-            )
-    raise BadContainerConfig(f"variable {variable['name']} has a source that this node agent does not know")
+    what, reference, data = await _referred(source, "KeyRef", fetch)
+    if reference["key"] in data:
+        return data[reference["key"]].decode()
+    if reference.get("optional"):
+        return None
+    raise BadContainerConfig(f"couldn't find key {reference['key']} in {what}")
+
+
+async def _referred(source: Object, suffix: str, fetch: Fetch) -> tuple[str, Object, dict[str, bytes]]:
+    """What a source refers to, in words; the reference itself; its data, empty where it is optional and absent."""
+    for kind in ("configMap", "secret"):
+        reference = source.get(f"{kind}{suffix}")
+        if reference is not None:
+            what = f'{kind.lower()} "{reference["name"]}"'
+            data = await fetch(f"{kind.lower()}s", reference["name"])
+            if data is None and not reference.get("optional"):
+                raise BadContainerConfig(f"{what} not found")
+            return what, reference, data or {}
+    raise BadContainerConfig(f"expected a ConfigMap or a Secret as the source of a variable, got {dict(source)}")
 
 
 def field(pod: Object, path: str, facts: Mapping[str, str]) -> str:

@@ -14,7 +14,7 @@ _REJECTED = "Pod was rejected as the node is shutting down."
 def was_reported(pod: Object) -> bool:
     """Whether the API server was told that a container of the pod was started."""
     statuses = pod["status"].get("containerStatuses") or []
-    return any("waiting" not in status["state"] or status["restartCount"] > 0 for status in statuses)
+    return any("waiting" not in status["state"] for status in statuses)
 
 
 def lost_status(pod: Object) -> dict[str, Any]:
@@ -39,5 +39,5 @@ def _ended(spec: Object, reported: Object | None) -> dict[str, Any]:
 
 def _failed(reason: str, message: str) -> dict[str, Any]:
     disruption = {"type": "DisruptionTarget", "status": "True", "reason": "TerminationByKubelet", "message": message}
-    unready = [{"type": kind, "status": "False", "reason": "PodFailed"} for kind in ("Ready", "ContainersReady")]
-    return {"phase": "Failed", "reason": reason, "message": message, "conditions": [disruption, *unready]}
+    unready = {"type": "Ready", "status": "False", "reason": "PodFailed"}
+    return {"phase": "Failed", "reason": reason, "message": message, "conditions": [disruption, unready]}

@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import platform
-import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
-from spillway.sandbox.agent.client import STRATEGIC_PATCH, UNAVAILABLE, ApiClient, ApiFailure
-from spillway.sandbox.agent.report import persist
+from spillway.sandbox.agent.client import UNAVAILABLE, ApiClient, ApiFailure, persist
+from spillway.sandbox.kube.quantities import stamp
+from spillway.sandbox.kube.resources import condition, set_condition
 
 log = logging.getLogger(__name__)
 
 GPU = "nvidia.com/gpu"
 _LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
+_CAPACITY = {"cpu": "8", "memory": "16Gi", "pods": "110"}
+"""Besides GPUs; as much as the sandbox's jobs ask for, whatever the machine beneath has."""
+_HEARTBEAT_SECONDS = 1.0
 _STATUS_EVERY_BEATS = 5
 
 
@@ -30,68 +31,42 @@ class NodeFacts:
     name: str
     gpus: int
     gpu_model: str
-    cpu: str
-    memory: str
     address: str
     port: int
     labels: Mapping[str, str]
     masks: tuple[str, ...]
     root: Path
     isolation: str
-    heartbeat_seconds: float
 
 
 class Node:
     """The node's side of the API: registered once, then kept alive by a lease."""
 
     def __init__(self, facts: NodeFacts, api: ApiClient) -> None:
-        self._facts, self._api = facts, api
+        self.facts, self._api = facts, api
         self.shutting_down = False
 
     @property
-    def name(self) -> str:
-        return self._facts.name
-
-    @property
-    def address(self) -> str:
-        return self._facts.address
-
-    @property
-    def isolation(self) -> str:
-        return self._facts.isolation
-
-    @property
-    def masks(self) -> list[str]:
-        return list(self._facts.masks)
-
-    @property
-    def facts(self) -> dict[str, str]:
+    def fields(self) -> dict[str, str]:
         """Answers to the fieldRefs that only the node knows."""
-        return {"status.podIP": self.address, "status.hostIP": self.address, "spec.nodeName": self.name}
+        address = self.facts.address
+        return {"status.podIP": address, "status.hostIP": address, "spec.nodeName": self.facts.name}
 
     def pod_directory(self, uid: str) -> Path:
-        return self._facts.root / "pods" / uid
+        return self.facts.root / "pods" / uid
 
     async def register(self) -> None:
         """Make the node object, or bring its labels up to date; waits for an API server that is away."""
         labels = {
-            "kubernetes.io/hostname": self.name,
+            "kubernetes.io/hostname": self.facts.name,
             "kubernetes.io/os": "linux",
             "kubernetes.io/arch": {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine(), platform.machine()),
-            "nvidia.com/gpu.product": self._facts.gpu_model,
-            **self._facts.labels,
+            "nvidia.com/gpu.product": self.facts.gpu_model,
+            **self.facts.labels,
         }
-        body = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": self.name, "labels": labels}}
-
-        async def upsert() -> None:
-            path = f"/api/v1/nodes/{self.name}"
-            if await self._api.find(path) is None:
-                await self._api.send("POST", "/api/v1/nodes", body)
-            else:
-                patch = {"metadata": {"labels": labels}}
-                await self._api.send("PATCH", path, patch, content_type=STRATEGIC_PATCH)
-
-        await persist(upsert)
+        await persist(
+            lambda: self._api.apply("/api/v1/nodes", {"metadata": {"name": self.facts.name, "labels": labels}})
+        )
         await persist(self.send_status)
 
     async def keep_alive(self) -> None:
@@ -105,84 +80,25 @@ class Node:
                 beats += 1
             except (ApiFailure, *UNAVAILABLE) as problem:
                 log.warning("no heartbeat: %r", problem)
-            await asyncio.sleep(self._facts.heartbeat_seconds)
+            await asyncio.sleep(_HEARTBEAT_SECONDS)
 
     async def _renew(self) -> None:
-        spec = {
-            "holderIdentity": self.name,
-            "leaseDurationSeconds": 40,
-            "renewTime": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
-        }
-        lease = await self._api.find(f"{_LEASES}/{self.name}")
-        if lease is None:
-            body = {"metadata": {"name": self.name, "namespace": "kube-node-lease"}, "spec": spec}
-            await self._api.send("POST", _LEASES, body)
-        else:
-            await self._api.send("PUT", f"{_LEASES}/{self.name}", {**lease, "spec": {**lease["spec"], **spec}})
+        renewed = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        spec = {"holderIdentity": self.facts.name, "leaseDurationSeconds": 40, "renewTime": renewed}
+        await self._api.apply(_LEASES, {"metadata": {"name": self.facts.name}, "spec": spec})
 
     async def send_status(self) -> None:
-        facts = self._facts
-        capacity = {"cpu": facts.cpu, "memory": facts.memory, "pods": "110", GPU: str(facts.gpus)}
-        ready = ("False", "NodeShutdown") if self.shutting_down else ("True", "KubeletReady")
-        status = {
-            "capacity": capacity,
-            "allocatable": capacity,
-            "addresses": [
-                {"type": "InternalIP", "address": facts.address},
-                {"type": "Hostname", "address": facts.name},
-            ],
-            "daemonEndpoints": {"kubeletEndpoint": {"Port": facts.port}},
-            "conditions": [
-                _condition("Ready", *ready),
-                _condition("MemoryPressure", "False", "KubeletHasSufficientMemory"),
-                _condition("DiskPressure", "False", "KubeletHasNoDiskPressure"),
-                _condition("PIDPressure", "False", "KubeletHasSufficientPID"),
-            ],
-            "nodeInfo": _node_info(),
-        }
-        path = f"/api/v1/nodes/{self.name}/status"
-        await self._api.send("PATCH", path, {"status": status}, content_type=STRATEGIC_PATCH)
-
-    async def event(self, pod: Mapping[str, Any], kind: str, reason: str, message: str) -> None:
-        """Record an event about a pod; a lost one does no harm."""
-        metadata = pod["metadata"]
+        """Tell the node's status; Ready counts from when its status changed last, whoever changed it."""
+        path, facts, now = f"/api/v1/nodes/{self.facts.name}", self.facts, stamp(datetime.now(UTC))
+        status, reason = ("False", "NodeShutdown") if self.shutting_down else ("True", "KubeletReady")
+        told = await self._api.send("GET", path)
+        set_condition(told, "Ready", status, reason, "", now=now)
+        resources = {**_CAPACITY, GPU: str(facts.gpus)}
         body = {
-            "metadata": {"name": f"{metadata['name']}.{uuid.uuid4().hex[:16]}", "namespace": metadata["namespace"]},
-            "involvedObject": {
-                "kind": "Pod",
-                "apiVersion": "v1",
-                **{key: metadata[key] for key in ("name", "namespace", "uid")},
-            },
-            "type": kind,
-            "reason": reason,
-            "message": message[:1000],
-            "source": {"component": "kubelet", "host": self.name},
-            "firstTimestamp": _now(),
-            "lastTimestamp": _now(),
-            "count": 1,
+            "capacity": resources,
+            "allocatable": resources,
+            "addresses": [{"type": "InternalIP", "address": facts.address}],
+            "daemonEndpoints": {"kubeletEndpoint": {"Port": facts.port}},
+            "conditions": [{"lastHeartbeatTime": now, **(condition(told, "Ready") or {})}],
         }
-        try:
-            await self._api.send("POST", f"/api/v1/namespaces/{metadata['namespace']}/events", body)
-        except (ApiFailure, *UNAVAILABLE) as problem:
-            log.warning("an event was lost: %r", problem)
-
-
-def _condition(kind: str, status: str, reason: str) -> dict[str, str]:
-    times = {"lastHeartbeatTime": _now(), "lastTransitionTime": _now()}
-    return {"type": kind, "status": status, "reason": reason, "message": "", **times}
-
-
-def _node_info() -> dict[str, str]:
-    known = {
-        "kubeletVersion": "v1.36.0-spillway",
-        "osImage": "the host's",
-        "kernelVersion": os.uname().release,
-        "containerRuntimeVersion": "process://1",
-        "architecture": platform.machine(),
-        "operatingSystem": "linux",
-    }
-    return {**known, **dict.fromkeys(("machineID", "systemUUID", "bootID", "kubeProxyVersion"), "")}
-
-
-def _now() -> str:
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        await self._api.send("PATCH", f"{path}/status", {"status": body})

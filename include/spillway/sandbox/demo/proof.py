@@ -83,10 +83,11 @@ def _checkpoint(services: Services, evidence: Mapping[str, Any], facts: Facts) -
         return False, f"resumed from step {resumed}, the newest committed one was {facts.newest_step_at_loss}"
     site = evidence["attempts"][-1]["cluster"]
     store = CheckpointStore(services.site(site).checkpoints, evidence["run"])
-    for manifest in store.manifests():
+    manifests = store.manifests()
+    for manifest in manifests:
         for part in manifest.parts:
             store.load(manifest, part.name)
-    return True, f"{len(evidence['checkpoints'])} committed steps at {site}, every part matches its sha256"
+    return True, f"{len(manifests)} committed steps at {site}, every part matches its sha256"
 
 
 def _fence(services: Services, evidence: Mapping[str, Any], facts: Facts) -> tuple[bool, str]:
@@ -100,15 +101,21 @@ def _resume(services: Services, evidence: Mapping[str, Any], facts: Facts) -> tu
     """The second attempt began with exactly the next step, the last one ended with the last."""
     second, last = evidence["attempts"][1], evidence["attempts"][-1]
     if second["resumed_from_step"] is None:
-        return False, f"the second attempt began with step {second['first_step']} although steps were committed"
+        return False, f"the second attempt began with {_step(second['first_step'])} although steps were committed"
     exact = second["first_step"] == second["resumed_from_step"] + 1 and last["last_step"] == facts.total_steps
-    began = f"resumed from {second['resumed_from_step']}, began with {second['first_step']}"
-    text = f"{began}, ended with {last['last_step']}"
+    began = f"resumed from {second['resumed_from_step']}, began with {_step(second['first_step'])}"
+    text = f"{began}, ended with {_step(last['last_step'])}"
     return exact and last["outcome"] == "succeeded", text
+
+
+def _step(number: int | None) -> str:
+    return "no step" if number is None else str(number)
 
 
 def _loss(services: Services, evidence: Mapping[str, Any], facts: Facts) -> tuple[bool, str]:
     """The loss of every step equals the undisturbed run's to the bit."""
+    if evidence["loss"] is None:
+        return False, f"unknown: {evidence['unknown']['loss']}"
     seen = tuple((entry["step"], entry["loss"]) for entry in evidence["loss"])
     if seen == facts.reference_loss:
         return True, f"{len(seen)} steps, identical to the undisturbed run"

@@ -7,9 +7,11 @@ import shutil
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +20,7 @@ from spillway.config import job_file, load_job
 from spillway.errors import SandboxError
 from spillway.model import Attempt, AttemptState, JobSpec
 from spillway.runs.carrying import carry
-from spillway.runs.identity import run_base
+from spillway.runs.identity import open_generation
 from spillway.runs.local import local_services
 from spillway.runs.services import Services
 from spillway.sandbox import drills, lifecycle
@@ -32,6 +34,7 @@ from spillway.sandbox.supervisor import read_status
 
 Say = Callable[[str], None]
 JOB = "digits"
+DAGS = ("train",)
 COMMITS_BEFORE_LOSS = 2
 PATIENCE_SECONDS = 300.0
 
@@ -45,6 +48,7 @@ class Story:
     job: JobSpec
     say: Say
     broken: str | None
+    lose_node: Callable[[str], None]
     timings_s: dict[str, float] = field(default_factory=dict)
     run: str = ""
     api: AirflowApi | None = None
@@ -65,7 +69,7 @@ class Story:
         self._break(breaks.WHILE_FIRST_RUNS)
         lost = time.monotonic()
         self.say(f"step {self._newest('onprem')} is committed; node {first.node} loses power now")
-        drills.node_loss(self.settings, str(first.node))
+        self.lose_node(str(first.node))
         self.newest_step_at_loss = self._newest("onprem")
         self._break(breaks.AFTER_FIRST_IS_LOST)
         second = self._wait("the second attempt to run", self._second_runs)
@@ -92,8 +96,7 @@ class Story:
     def _start(self) -> None:
         if self.api is None:
             origin = {"demo": datetime.now(UTC).isoformat()}
-            self.run = f"{run_base(self.job.name, origin)}-1"
-            self.services.ledger.open_run(self.run, self.job, origin, self.services.clock())
+            self.run = open_generation(self.services, self.job, origin)
             threading.Thread(target=self._carry, daemon=True).start()
             return
         self.dag_run = self.api.trigger("train", {"job": JOB, "poll_seconds": 1})
@@ -164,7 +167,7 @@ class Story:
         self.timings_s[phase] = round(time.monotonic() - since, 2)
 
 
-def _job(services: Services, *, short: bool) -> JobSpec:
+def demo_job(services: Services, *, short: bool = False) -> JobSpec:
     """The demo's job; a short one where the only question is which mechanism broke."""
     job = load_job(job_file(INCLUDE / "jobs", JOB), services.configuration.datasets)
     if not short:
@@ -186,29 +189,58 @@ def run_demo(
     A sandbox that ran before is left running. A demo with something broken runs on one of its own, which is thrown
     away.
     """
-    if broken is not None:
-        settings = sandbox_settings(settings.state.with_name(f"{settings.state.name}-broken"), settings.base_port)
-        lifecycle.down(settings, lambda text: None)
-        shutil.rmtree(settings.state, ignore_errors=True)
     began = time.monotonic()
-    keep = keep or read_status(settings.state) is not None
-    lifecycle.up(settings, say, with_airflow=with_airflow, dags=("train",))
-    try:
+    stage = (
+        _kept_stage(settings, say, with_airflow, keep) if broken is None else _own_stage(settings, say, with_airflow)
+    )
+    with stage as settings:
         services = local_services(settings.config, settings.connections)
         story = Story(
             settings=settings,
             services=services,
-            job=_job(services, short=broken is not None),
+            job=demo_job(services, short=broken is not None),
             say=say,
             broken=broken,
+            lose_node=partial(drills.node_loss, settings),
             timings_s={"set_up_s": round(time.monotonic() - began, 2)},
             api=sandbox_api(settings) if with_airflow else None,
         )
         story.play()
         report, checks = write_report(story, check_all, report_file or PROJECT / "build" / "demo" / "report.json")
         return print_result(report, checks, story.failure, say)
+
+
+@contextmanager
+def _kept_stage(settings: SandboxSettings, say: Say, with_airflow: bool, keep: bool) -> Iterator[SandboxSettings]:
+    """The sandbox, as a whole; what the demo took is given back to one that goes on running afterwards.
+
+    Raises:
+        SandboxError: a drill took something before, so that nobody could tell its loss from the demo's.
+    """
+    if taken := drills.taken(settings):
+        raise SandboxError(f"the demo needs the whole sandbox, but drills took {', '.join(taken)}; {drills.WAY_BACK}")
+    keep = keep or read_status(settings.state) is not None
+    lifecycle.up(settings, say, with_airflow=with_airflow, dags=DAGS)
+    try:
+        yield settings
     finally:
-        if not keep:
+        if keep:
+            drills.recover(settings)
+        else:
             lifecycle.down(settings, say)
-        if broken is not None:
-            shutil.rmtree(settings.state, ignore_errors=True)
+
+
+@contextmanager
+def _own_stage(settings: SandboxSettings, say: Say, with_airflow: bool) -> Iterator[SandboxSettings]:
+    """A new sandbox beside the given one, on its ports, of which nothing is left."""
+    own = sandbox_settings(settings.state.with_name(f"{settings.state.name}-broken"), settings.base_port)
+    lifecycle.down(own, lambda text: None)
+    shutil.rmtree(own.state, ignore_errors=True)
+    try:
+        lifecycle.up(own, say, with_airflow=with_airflow, dags=DAGS)
+        try:
+            yield own
+        finally:
+            lifecycle.down(own, say)
+    finally:
+        shutil.rmtree(own.state, ignore_errors=True)

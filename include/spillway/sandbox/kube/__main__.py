@@ -16,7 +16,6 @@ from aiohttp import web
 
 from spillway.sandbox.kube.controllers import LEASE_NAMESPACE, NodeLifecycle, expire_events, finish_namespaces
 from spillway.sandbox.kube.jobs import run_jobs
-from spillway.sandbox.kube.journal import Journal
 from spillway.sandbox.kube.node_proxy import NodeProxy
 from spillway.sandbox.kube.objects import Objects
 from spillway.sandbox.kube.resources import NAMESPACES
@@ -41,7 +40,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m spillway.sandbox.kube", description=__doc__)
     parser.add_argument("--name", required=True, help="how the log calls this cluster")
     parser.add_argument("--port", type=int, required=True, help="loopback port to serve TLS on")
-    parser.add_argument("--state-dir", type=Path, required=True, help="where the journal is kept")
+    parser.add_argument("--state-dir", type=Path, required=True, help="where the objects are kept")
     parser.add_argument("--tls-cert", type=Path, required=True)
     parser.add_argument("--tls-key", type=Path, required=True)
     parser.add_argument("--token-file", type=Path, required=True, help="lines of TOKEN,USER")
@@ -56,16 +55,13 @@ def _parser() -> argparse.ArgumentParser:
 
 
 async def _serve(options: argparse.Namespace) -> None:
-    journal = Journal(options.state_dir / "journal.jsonl")
-    store = Store(journal)
+    store = Store(options.state_dir / "objects.sqlite")
     objects = Objects(store, lambda: datetime.now(UTC), pod_eviction_after_seconds=options.pod_eviction_after)
     for name in _FIRST_NAMESPACES:
         if store.find(NAMESPACES, None, name) is None:
             objects.create(NAMESPACES, None, {"metadata": {"name": name}})
-    nodes = NodeProxy(store, _client_tls(options))
-    runner = web.AppRunner(
-        ApiServer(objects, read_tokens(options.token_file), nodes).application(), access_log=None, shutdown_timeout=1
-    )
+    server = ApiServer(objects, read_tokens(options.token_file), NodeProxy(store, _client_tls(options)))
+    runner = web.AppRunner(server.application(), access_log=None, shutdown_timeout=1)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", options.port, ssl_context=_server_tls(options)).start()
     log.info("serving on 127.0.0.1:%d with %d objects", options.port, sum(1 for _ in store.everything()))
@@ -75,9 +71,8 @@ async def _serve(options: argparse.Namespace) -> None:
     control = asyncio.create_task(_control(objects, timedelta(seconds=options.node_lost_after)))
     await stop.wait()
     control.cancel()
-    await nodes.close()
     await runner.cleanup()
-    journal.close()
+    store.close()
 
 
 async def _control(objects: Objects, node_lost_after: timedelta) -> None:

@@ -59,14 +59,11 @@ class NodeLifecycle:
         return uptime_seconds - since > self._lost_after.total_seconds()
 
     def _judge(self, node: Object, *, lost: bool) -> Object:
-        now = self._objects.now()
+        now, silent = self._objects.now(), "Kubelet stopped posting node status."
         ready = condition(node, "Ready")
         if lost and ready and ready["status"] != "Unknown":
             node = self._objects.edit(
-                node,
-                lambda new: set_condition(
-                    new, "Ready", "Unknown", "NodeStatusUnknown", "Kubelet stopped posting node status.", now=now
-                ),
+                node, lambda new: set_condition(new, "Ready", "Unknown", "NodeStatusUnknown", silent, now=now)
             )
             self._objects.event(node, "Normal", "NodeNotReady", f"Node {name_of(node)} is lost", "node-controller")
             ready = condition(node, "Ready")

@@ -18,7 +18,6 @@ class NodeProxy:
 
     def __init__(self, store: Store, tls: ssl.SSLContext) -> None:
         self._store, self._tls = store, tls
-        self._session: aiohttp.ClientSession | None = None
 
     async def logs(self, request: web.Request, pod: Object, query: Mapping[str, str]) -> web.StreamResponse:
         """The container's log as the agent streams it, empty before the pod has a node; raises ApiError."""
@@ -30,11 +29,13 @@ class NodeProxy:
             return web.Response(text="")
         url = f"{self._address(pod)}/containerLogs/{namespace_of(pod)}/{name_of(pod)}/{container}"
         parameters = {key: value for key, value in query.items() if key != "container"}
-        if self._session is None:
-            self._session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=None, sock_connect=5))
         response = web.StreamResponse(headers={"Content-Type": "text/plain"})
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=5)
         try:
-            async with self._session.get(url, params=parameters, ssl=self._tls) as answer:
+            async with (
+                aiohttp.ClientSession(timeout=timeout) as session,
+                session.get(url, params=parameters, ssl=self._tls) as answer,
+            ):
                 if answer.status != 200:
                     reason = "NotFound" if answer.status == 404 else "BadRequest"
                     raise ApiError(answer.status, reason, await answer.text())
@@ -56,7 +57,3 @@ class NodeProxy:
         if host is None or port is None:
             raise ApiError(500, "InternalError", f"node {name_of(node)} has told no address to fetch logs from")
         return f"https://{host}:{port}"
-
-    async def close(self) -> None:
-        if self._session is not None:
-            await self._session.close()

@@ -7,6 +7,7 @@ import ssl
 import sys
 import urllib.request
 from datetime import timedelta
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 
@@ -66,7 +67,7 @@ def api_answers(url: str, ca_file: Path, *, token: str | None = None) -> bool:
         context = ssl.create_default_context(cafile=ca_file)
         with urllib.request.urlopen(request, timeout=1, context=context) as answer:
             return bool(answer.status == 200)
-    except OSError:
+    except (OSError, HTTPException):
         return False
 
 

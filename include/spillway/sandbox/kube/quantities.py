@@ -1,28 +1,15 @@
-"""Kubernetes quantities and times, exactly."""
+"""What pods request, and Kubernetes' times."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from datetime import UTC, datetime
 from decimal import Decimal
 
+from spillway.clouds.quantities import quantity
 from spillway.sandbox.kube.resources import Object
 
 Clock = Callable[[], datetime]
-
-_FORM = re.compile(r"([0-9]+(?:\.[0-9]+)?)(m|k|M|G|T|Ki|Mi|Gi|Ti)?")
-_FACTORS = {"": Decimal(1), "m": Decimal("0.001")}
-_FACTORS |= {unit: Decimal(1000) ** power for power, unit in enumerate("kMGT", 1)}
-_FACTORS |= {f"{unit}i": Decimal(1024) ** power for power, unit in enumerate("KMGT", 1)}
-
-
-def quantity(text: object) -> Decimal:
-    """``500m`` is 0.5, ``1Gi`` is 1073741824; ValueError where it is no quantity."""
-    match = _FORM.fullmatch(str(text))
-    if match is None:
-        raise ValueError(f"expected a quantity such as 2, 500m or 16Gi, got {text!r}")
-    return Decimal(match[1]) * _FACTORS[match[2] or ""]
 
 
 def requests(pod: Object) -> dict[str, Decimal]:

@@ -11,15 +11,19 @@ Object = dict[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resource:
-    """One kind. ``status`` is True where the status has its own subresource and spec writes can't touch it."""
+    """One kind."""
 
     plural: str
     kind: str
     group_version: str = "v1"
     namespaced: bool = True
-    status: bool = False
-    short_names: tuple[str, ...] = ()
     subresources: tuple[str, ...] = ()
+    short_name: str = ""
+
+    @property
+    def status(self) -> bool:
+        """Whether the status is a subresource, which writes to the object itself can't touch."""
+        return "status" in self.subresources
 
     @property
     def group(self) -> str:
@@ -35,47 +39,21 @@ class Resource:
         return self.group_version, self.plural
 
 
-PODS = Resource(
-    plural="pods", kind="Pod", status=True, short_names=("po",), subresources=("log", "eviction", "binding")
+PODS = Resource(plural="pods", kind="Pod", short_name="po", subresources=("status", "log", "eviction", "binding"))
+NODES = Resource(plural="nodes", kind="Node", short_name="no", namespaced=False, subresources=("status",))
+NAMESPACES = Resource(
+    plural="namespaces", kind="Namespace", short_name="ns", namespaced=False, subresources=("status",)
 )
-NODES = Resource(plural="nodes", kind="Node", namespaced=False, status=True, short_names=("no",))
-NAMESPACES = Resource(plural="namespaces", kind="Namespace", namespaced=False, status=True, short_names=("ns",))
-CONFIG_MAPS = Resource(plural="configmaps", kind="ConfigMap", short_names=("cm",))
+CONFIG_MAPS = Resource(plural="configmaps", kind="ConfigMap", short_name="cm")
 SECRETS = Resource(plural="secrets", kind="Secret")
-SERVICES = Resource(plural="services", kind="Service", status=True, short_names=("svc",))
-EVENTS = Resource(plural="events", kind="Event", short_names=("ev",))
-JOBS = Resource(plural="jobs", kind="Job", group_version="batch/v1", status=True)
+SERVICES = Resource(plural="services", kind="Service", short_name="svc", subresources=("status",))
+EVENTS = Resource(plural="events", kind="Event", short_name="ev")
+JOBS = Resource(plural="jobs", kind="Job", group_version="batch/v1", subresources=("status",))
 LEASES = Resource(plural="leases", kind="Lease", group_version="coordination.k8s.io/v1")
-PRIORITY_CLASSES = Resource(
-    plural="priorityclasses",
-    kind="PriorityClass",
-    group_version="scheduling.k8s.io/v1",
-    namespaced=False,
-    short_names=("pc",),
-)
-DISRUPTION_BUDGETS = Resource(
-    plural="poddisruptionbudgets",
-    kind="PodDisruptionBudget",
-    group_version="policy/v1",
-    status=True,
-    short_names=("pdb",),
-)
 
 RESOURCES: dict[tuple[str, str], Resource] = {
     resource.key: resource
-    for resource in (
-        PODS,
-        NODES,
-        NAMESPACES,
-        CONFIG_MAPS,
-        SECRETS,
-        SERVICES,
-        EVENTS,
-        JOBS,
-        LEASES,
-        PRIORITY_CLASSES,
-        DISRUPTION_BUDGETS,
-    )
+    for resource in (PODS, NODES, NAMESPACES, CONFIG_MAPS, SECRETS, SERVICES, EVENTS, JOBS, LEASES)
 }
 GROUP_VERSIONS: tuple[str, ...] = tuple(dict.fromkeys(version for version, _ in RESOURCES))
 
@@ -104,15 +82,10 @@ def condition(obj: Object, kind: str) -> Object | None:
     return next((c for c in obj.get("status", {}).get("conditions") or [] if c["type"] == kind), None)
 
 
-def set_condition(obj: Object, kind: str, status: str, reason: str, message: str, *, now: str) -> bool:
-    """Set a condition in place; False where it said just that already."""
+def set_condition(obj: Object, kind: str, status: str, reason: str, message: str, *, now: str) -> None:
+    """Set a condition in place; its time is that of the last change of its status."""
     conditions = obj.setdefault("status", {}).setdefault("conditions", [])
     found = condition(obj, kind)
-    new = {"type": kind, "status": status, "reason": reason, "message": message}
-    if found is None:
-        conditions.append({**new, "lastTransitionTime": now})
-        return True
-    if all(found.get(field) == value for field, value in new.items()):
-        return False
-    found.update(new, lastTransitionTime=found["lastTransitionTime"] if found["status"] == status else now)
-    return True
+    since = found["lastTransitionTime"] if found and found["status"] == status else now
+    new = {"type": kind, "status": status, "reason": reason, "message": message, "lastTransitionTime": since}
+    conditions[:] = [*(c for c in conditions if c is not found), new]

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
-from typing import Any
 
+from spillway.clouds.quantities import quantity
 from spillway.sandbox.kube.admission import NOT_READY
 from spillway.sandbox.kube.objects import Objects
-from spillway.sandbox.kube.quantities import quantity, requests
+from spillway.sandbox.kube.quantities import requests
 from spillway.sandbox.kube.resources import NODES, PODS, Object, condition, is_terminal, name_of, set_condition
 
-_AFFINITY = "node(s) didn't match Pod's node affinity/selector"
 _SCHEDULER = "default-scheduler"
 
 
@@ -22,8 +21,7 @@ def schedule(objects: Objects) -> None:
     pods = store.list(PODS)
     nodes = store.list(NODES)
     free = {name_of(node): _free(node, pods) for node in nodes}
-    waiting = [pod for pod in pods if _waits(pod)]
-    for pod in sorted(waiting, key=lambda pod: (-pod["spec"]["priority"], pod["metadata"]["creationTimestamp"])):
+    for pod in sorted(filter(_waits, pods), key=lambda pod: pod["metadata"]["creationTimestamp"]):
         refusals = {name_of(node): refuse(pod, node, free[name_of(node)]) for node in nodes}
         chosen = next((name for name, reasons in refusals.items() if not reasons), None)
         if chosen is None:
@@ -53,9 +51,8 @@ def refuse(pod: Object, node: Object, free: Mapping[str, Decimal]) -> list[str]:
     if ready is None or ready["status"] != "True":
         return [f"node(s) had untolerated taint {{{NOT_READY}: }}"]
     labels = node["metadata"].get("labels") or {}
-    selected = all(labels.get(key) == value for key, value in (spec.get("nodeSelector") or {}).items())
-    if not selected or not _affinity(spec, labels):
-        return [_AFFINITY]
+    if any(labels.get(key) != value for key, value in (spec.get("nodeSelector") or {}).items()):
+        return ["node(s) didn't match Pod's node affinity/selector"]
     for taint in node["spec"].get("taints") or []:
         if taint["effect"] in {"NoSchedule", "NoExecute"} and not tolerations(pod, taint):
             return [f"node(s) had untolerated taint {{{taint['key']}: {taint.get('value', '')}}}"]
@@ -75,10 +72,7 @@ def tolerations(pod: Object, taint: Object) -> list[Object]:
 
 
 def _waits(pod: Object) -> bool:
-    spec = pod["spec"]
-    gone = pod["metadata"].get("deletionTimestamp") or is_terminal(pod)
-    held = spec.get("schedulingGates") or spec["schedulerName"] != _SCHEDULER
-    return not (spec.get("nodeName") or gone or held)
+    return not (pod["spec"].get("nodeName") or pod["metadata"].get("deletionTimestamp") or is_terminal(pod))
 
 
 def _free(node: Object, pods: Sequence[Object]) -> dict[str, Decimal]:
@@ -89,35 +83,6 @@ def _free(node: Object, pods: Sequence[Object]) -> dict[str, Decimal]:
             for name, amount in requests(pod).items():
                 free[name] = free.get(name, Decimal(0)) - amount
     return free
-
-
-def _affinity(spec: Object, labels: Mapping[str, str]) -> bool:
-    required = ((spec.get("affinity") or {}).get("nodeAffinity") or {}).get(
-        "requiredDuringSchedulingIgnoredDuringExecution"
-    )
-    if not required:
-        return True
-    return any(
-        all(_expression(expression, labels) for expression in term.get("matchExpressions") or [])
-        for term in required["nodeSelectorTerms"]
-    )
-
-
-def _expression(expression: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
-    value, values = labels.get(expression["key"]), expression.get("values") or []
-    match expression["operator"]:
-        case "In":
-            return value in values
-        case "NotIn":
-            return value not in values
-        case "Exists":
-            return value is not None
-        case "DoesNotExist":
-            return value is None
-        case "Gt":
-            return value is not None and int(value) > int(values[0])
-        case _:
-            return value is not None and int(value) < int(values[0])
 
 
 def _tell(objects: Objects, pod: Object, message: str) -> None:

@@ -10,43 +10,41 @@ from spillway.sandbox.kube.status import bad_request
 
 Matcher = Callable[[Object], bool]
 
-_NAME = r"[A-Za-z0-9](?:[-A-Za-z0-9_./]*[A-Za-z0-9])?"
-_SET = re.compile(rf"({_NAME})\s+(in|notin)\s*\(([^)]*)\)")
-_EQUAL = re.compile(rf"({_NAME})\s*(==|=|!=)\s*([-A-Za-z0-9_.]*)")
-_EXISTS = re.compile(rf"(!?)\s*({_NAME})")
+_TERM = re.compile(r"(?P<absent>!?)\s*(?P<name>[\w./-]+?)\s*(?:(?P<operator>==|=|!=)\s*(?P<value>[^=!\s]*))?")
 
 
 def label_matcher(selector: str | None) -> Matcher:
-    """``a=b,c!=d,e in (f,g),h notin (i),j,!k``; everything matches an empty one. Raises ApiError 400."""
-    terms = [_label_term(part.strip()) for part in re.split(r",(?![^(]*\))", selector or "") if part.strip()]
-    return lambda obj: all(term(obj["metadata"].get("labels") or {}) for term in terms)
+    """``a=b,c!=d,e,!f``; everything matches an empty one. Raises ApiError 400, for sets such as ``a in (b)`` too."""
+    terms = _terms(selector)
 
+    def matches(obj: Object) -> bool:
+        labels = obj["metadata"].get("labels") or {}
+        return all(
+            (labels.get(name) == value) == positive if value is not None else (name in labels) == positive
+            for name, value, positive in terms
+        )
 
-def _label_term(text: str) -> Callable[[dict[str, str]], bool]:
-    if match := _SET.fullmatch(text):
-        name, wanted, values = match[1], match[2] == "in", {value.strip() for value in match[3].split(",")}
-        return lambda labels: (labels.get(name) in values) == wanted
-    if match := _EQUAL.fullmatch(text):
-        name, equal, value = match[1], match[2] != "!=", match[3]
-        return lambda labels: (labels.get(name) == value) == equal
-    if match := _EXISTS.fullmatch(text):
-        name, present = match[2], not match[1]
-        return lambda labels: (name in labels) == present
-    raise bad_request(f'unable to parse requirement: "{text}" is no label selector')
+    return matches
 
 
 def field_matcher(selector: str | None) -> Matcher:
     """``spec.nodeName=n1,status.phase!=Failed``; an absent field is the empty string. Raises ApiError 400."""
-    terms: list[tuple[list[str], bool, str]] = []
+    terms = _terms(selector)
+    return lambda obj: all((_field(obj, name) == (value or "")) == positive for name, value, positive in terms)
+
+
+def _terms(selector: str | None) -> list[tuple[str, str | None, bool]]:
+    """Name, value (None where only the name is given) and whether that must hold or must not."""
+    found = []
     for part in filter(None, (selector or "").split(",")):
-        match = re.fullmatch(r"([A-Za-z.]+)(==|=|!=)(.*)", part)
-        if match is None:
-            raise bad_request(f'invalid field selector: "{part}"; can\'t understand it')
-        terms.append((match[1].split("."), match[2] != "!=", match[3]))
-    return lambda obj: all((_field(obj, path) == value) == equal for path, equal, value in terms)
+        term = _TERM.fullmatch(part.strip())
+        if term is None:
+            raise bad_request(f'unable to parse requirement: "{part}" in "{selector}" is no selector')
+        found.append((term["name"], term["value"], not term["absent"] and term["operator"] != "!="))
+    return found
 
 
-def _field(obj: object, path: list[str]) -> str:
-    for name in path:
+def _field(obj: object, path: str) -> str:
+    for name in path.split("."):
         obj = obj.get(name) if isinstance(obj, dict) else None
     return "" if obj is None else str(obj)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from spillway.sandbox.kube.resources import Object, Resource
@@ -16,21 +15,13 @@ class ApiError(Exception):
         self.code, self.reason, self.message, self.details = code, reason, message, details
 
     def body(self) -> Object:
-        return {
-            "kind": "Status",
-            "apiVersion": "v1",
-            "metadata": {},
-            "status": "Failure",
-            "message": self.message,
-            "reason": self.reason,
-            "details": self.details,
-            "code": self.code,
-        }
+        told = {"message": self.message, "reason": self.reason, "details": self.details}
+        return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "code": self.code, **told}
 
 
 def success(code: int, **details: Any) -> Object:
-    body = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": code}
-    return {**body, "details": details} if details else body
+    body = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
+    return {**body, "code": code, "details": details}
 
 
 def bad_request(message: str) -> ApiError:
@@ -42,41 +33,30 @@ def no_such_path() -> ApiError:
 
 
 def not_found(resource: Resource, name: str) -> ApiError:
-    message = f'{resource.qualified} "{name}" not found'
-    return ApiError(404, "NotFound", message, name=name, kind=resource.plural, group=resource.group)
+    return ApiError(404, "NotFound", f'{resource.qualified} "{name}" not found', **_about(resource, name))
 
 
 def already_exists(resource: Resource, name: str) -> ApiError:
-    message = f'{resource.qualified} "{name}" already exists'
-    return ApiError(409, "AlreadyExists", message, name=name, kind=resource.plural, group=resource.group)
+    return ApiError(409, "AlreadyExists", f'{resource.qualified} "{name}" already exists', **_about(resource, name))
 
 
-def modified(resource: Resource, name: str) -> ApiError:
+def conflict(resource: Resource, name: str, field: str, *, expected: str, seen: str) -> ApiError:
     message = (
-        f'Operation cannot be fulfilled on {resource.qualified} "{name}": the object has been modified; '
+        f'Operation cannot be fulfilled on {resource.qualified} "{name}": expected {field} {expected}, it has {seen}; '
         "please apply your changes to the latest version and try again"
     )
-    return ApiError(409, "Conflict", message, name=name, kind=resource.plural, group=resource.group)
+    return ApiError(409, "Conflict", message, **_about(resource, name))
 
 
-def precondition(resource: Resource, name: str, field: str, expected: str, seen: str) -> ApiError:
-    message = f"Precondition failed: {field} in precondition: {expected}, {field} in object meta: {seen}"
-    return ApiError(409, "Conflict", message, name=name, kind=resource.plural, group=resource.group)
-
-
-def invalid(resource: Resource, name: str, causes: Sequence[tuple[str, str]]) -> ApiError:
-    """``causes`` are (field path, problem)."""
-    text = ", ".join(f"{field}: {problem}" for field, problem in causes)
-    return ApiError(
-        422,
-        "Invalid",
-        f'{resource.kind} "{name}" is invalid: {text}',
-        name=name,
-        kind=resource.kind,
-        group=resource.group,
-        causes=[{"reason": "FieldValueInvalid", "message": problem, "field": field} for field, problem in causes],
-    )
+def invalid(resource: Resource, name: str, field: str, problem: str) -> ApiError:
+    message = f'{resource.kind} "{name}" is invalid: {field}: {problem}'
+    cause = {"reason": "FieldValueInvalid", "message": problem, "field": field}
+    return ApiError(422, "Invalid", message, **_about(resource, name), causes=[cause])
 
 
 def expired(revision: int, oldest: int) -> ApiError:
     return ApiError(410, "Expired", f"too old resource version: {revision} ({oldest})")
+
+
+def _about(resource: Resource, name: str) -> Object:
+    return {"name": name, "kind": resource.plural, "group": resource.group}

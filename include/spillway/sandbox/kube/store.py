@@ -1,20 +1,21 @@
-"""Objects with one revision counter, the history that watches read, and a journal beneath."""
+"""Objects with one revision counter, the history that watches read, and a database beneath."""
 
 from __future__ import annotations
 
 import asyncio
+import json
+import sqlite3
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
 
-from spillway.sandbox.kube.journal import Journal, Line
-from spillway.sandbox.kube.resources import RESOURCES, Object, Resource, name_of, namespace_of
+from spillway.sandbox.kube.resources import RESOURCES, Object, Resource, name_of, namespace_of, resource_of
 from spillway.sandbox.kube.selectors import Matcher
 from spillway.sandbox.kube.status import expired, not_found
 
-FIRST_REVISION = 1000
 HISTORY = 20_000
-_COMPACT_AT = 10_000
 
 Key = tuple[str | None, str]
 
@@ -31,16 +32,24 @@ class Change:
 
 
 class Store:
-    """All objects of one cluster. Every write is in the journal before it is visible."""
+    """All objects of one cluster. Every write is on disk before it is visible; the history is of this process."""
 
-    def __init__(self, journal: Journal) -> None:
-        self._journal = journal
+    def __init__(self, file: Path) -> None:
+        file.touch(mode=0o600)  # secrets are in it
+        self._database = sqlite3.connect(file, isolation_level=None)
+        # A killed process loses nothing that way; only a power cut could.
+        self._database.executescript("PRAGMA journal_mode = WAL; PRAGMA synchronous = OFF;")
+        self._database.execute("CREATE TABLE IF NOT EXISTS objects (uid TEXT PRIMARY KEY, object TEXT NOT NULL)")
+        (self.revision,) = self._database.execute("PRAGMA user_version").fetchone()
         self._tables: dict[tuple[str, str], dict[Key, Object]] = {key: {} for key in RESOURCES}
+        for (text,) in self._database.execute("SELECT object FROM objects"):
+            obj = json.loads(text)
+            self._tables[resource_of(obj).key][namespace_of(obj), name_of(obj)] = obj
         self._history: deque[Change] = deque(maxlen=HISTORY)
-        self._oldest = self.revision = FIRST_REVISION
         self._changed = asyncio.Event()
-        for line in journal.read():
-            self._load(line)
+
+    def close(self) -> None:
+        self._database.close()
 
     def find(self, resource: Resource, namespace: str | None, name: str) -> Object | None:
         return self._tables[resource.key].get((namespace, name))
@@ -71,24 +80,22 @@ class Store:
         """Store the object (which the caller must not change any more) under the next revision."""
         previous = self.find(resource, namespace_of(obj), name_of(obj))
         self._write(resource, "ADDED" if previous is None else "MODIFIED", obj, previous)
+        self._tables[resource.key][namespace_of(obj), name_of(obj)] = obj
         return obj
 
     def remove(self, resource: Resource, obj: Object) -> Object:
         """Take the object out; gives its last state, stamped with the revision of the deletion."""
         last = {**obj, "metadata": dict(obj["metadata"])}
         self._write(resource, "DELETED", last, obj)
+        del self._tables[resource.key][namespace_of(obj), name_of(obj)]
         return last
 
     def changes_after(self, revision: int) -> Sequence[Change]:
-        """The changes since, oldest first; raises ApiError 410 where they are no longer all known."""
-        if revision < self._oldest:
-            raise expired(revision, self._oldest)
-        recent = []
-        for change in reversed(self._history):
-            if change.revision <= revision:
-                break
-            recent.append(change)
-        return recent[::-1]
+        """The changes since, oldest first; raises ApiError 410 where they are not all known, or not yet any."""
+        oldest = self.revision - len(self._history)
+        if not oldest <= revision <= self.revision:
+            raise expired(revision, oldest)
+        return list(islice(reversed(self._history), self.revision - revision))[::-1]
 
     async def changed(self, timeout_seconds: float) -> None:
         """Return at the next write, or after the time."""
@@ -99,41 +106,17 @@ class Store:
             return
 
     def _write(self, resource: Resource, kind: str, obj: Object, previous: Object | None) -> None:
-        revision = self.revision + 1
+        """Have the change on disk and in the history; raises sqlite3.Error, and then nothing has changed."""
+        revision, uid = self.revision + 1, obj["metadata"]["uid"]
         obj["metadata"]["resourceVersion"] = str(revision)
-        self._journal.append({"revision": revision, "resource": resource.key, "kind": kind, "object": obj})
-        self._apply(Change(revision=revision, resource=resource, kind=kind, obj=obj, previous=previous))
-        if self._journal.lines > _COMPACT_AT + 4 * sum(map(len, self._tables.values())):
-            self._journal.replace(self._snapshot())
+        with self._database:
+            self._database.execute("BEGIN")
+            if kind == "DELETED":
+                self._database.execute("DELETE FROM objects WHERE uid = ?", (uid,))
+            else:
+                self._database.execute("REPLACE INTO objects VALUES (?, ?)", (uid, json.dumps(obj)))
+            self._database.execute(f"PRAGMA user_version = {revision}")
+        self.revision = revision
+        self._history.append(Change(revision=revision, resource=resource, kind=kind, obj=obj, previous=previous))
         self._changed.set()
         self._changed = asyncio.Event()
-
-    def _apply(self, change: Change) -> None:
-        table = self._tables[change.resource.key]
-        key = namespace_of(change.obj), name_of(change.obj)
-        if change.kind == "DELETED":
-            del table[key]
-        else:
-            table[key] = change.obj
-        if len(self._history) == HISTORY:
-            self._oldest = self._history[0].revision
-        self._history.append(change)
-        self.revision = change.revision
-
-    def _snapshot(self) -> Iterator[Line]:
-        yield {"compacted": self.revision}
-        for resource, obj in self.everything():
-            yield {"resource": resource.key, "snapshot": obj}
-
-    def _load(self, line: Line) -> None:
-        if "compacted" in line:
-            self._oldest = self.revision = line["compacted"]
-            return
-        resource = RESOURCES[tuple(line["resource"])]
-        obj = line["snapshot"] if "snapshot" in line else line["object"]
-        key = namespace_of(obj), name_of(obj)
-        if "snapshot" in line:
-            self._tables[resource.key][key] = obj
-            return
-        previous = self._tables[resource.key].get(key)
-        self._apply(Change(revision=line["revision"], resource=resource, kind=line["kind"], obj=obj, previous=previous))

@@ -7,68 +7,45 @@ from datetime import datetime
 from spillway.sandbox.kube.quantities import moment
 from spillway.sandbox.kube.resources import NODES, PODS, Object, Resource, condition, name_of
 
-_COLUMNS = {
-    PODS.key: ("Name", "Ready", "Status", "Restarts", "Age", "IP", "Node"),
-    NODES.key: ("Name", "Status", "Roles", "Age", "Version"),
-}
-_WIDE_ONLY = {"IP", "Node"}
 
-
-def table(resource: Resource, items: list[Object], revision: int, now: datetime) -> Object:
+def table(resource: Resource, items: list[Object], now: datetime) -> Object:
     """A meta.k8s.io/v1 Table with a row per object."""
-    columns = _COLUMNS.get(resource.key, ("Name", "Age"))
+    rows = [_cells(resource, obj, now) for obj in items]
+    columns = rows[0] if rows else {"Name": ""}
+    meta = {"apiVersion": "meta.k8s.io/v1"}
     return {
+        **meta,
         "kind": "Table",
-        "apiVersion": "meta.k8s.io/v1",
-        "metadata": {"resourceVersion": str(revision)},
-        "columnDefinitions": [
-            {
-                "name": name,
-                "type": "string",
-                "format": "name" if name == "Name" else "",
-                "description": "",
-                "priority": int(name in _WIDE_ONLY),
-            }
-            for name in columns
-        ],
+        "columnDefinitions": [{"name": name, "type": "string"} for name in columns],
         "rows": [
             {
-                "cells": [_cells(resource, obj, now)[name] for name in columns],
-                "object": {
-                    "kind": "PartialObjectMetadata",
-                    "apiVersion": "meta.k8s.io/v1",
-                    "metadata": obj["metadata"],
-                },
+                "cells": list(row.values()),
+                "object": {**meta, "kind": "PartialObjectMetadata", "metadata": obj["metadata"]},
             }
-            for obj in items
+            for row, obj in zip(rows, items, strict=True)
         ],
     }
 
 
 def _cells(resource: Resource, obj: Object, now: datetime) -> dict[str, str]:
-    age = int((now - moment(obj["metadata"]["creationTimestamp"])).total_seconds())
-    cells = {"Name": name_of(obj), "Age": f"{age}s" if age < 120 else f"{age // 60}m"}
+    """What a row says, by its column."""
+    cells = {"Name": name_of(obj)}
     if resource is PODS:
-        cells |= _pod_cells(obj)
+        containers = obj["status"].get("containerStatuses") or []
+        cells["Ready"] = f"{sum(c['ready'] for c in containers)}/{len(obj['spec']['containers'])}"
+        cells["Status"] = _pod_status(obj, containers)
+        cells["Restarts"] = str(sum(c["restartCount"] for c in containers))
     elif resource is NODES:
         ready = (condition(obj, "Ready") or {}).get("status") == "True"
         state = "Ready" if ready else "NotReady"
         cells["Status"] = f"{state},SchedulingDisabled" if obj["spec"].get("unschedulable") else state
-        cells["Roles"] = "<none>"
-        cells["Version"] = obj.get("status", {}).get("nodeInfo", {}).get("kubeletVersion", "")
-    return cells
+    age = int((now - moment(obj["metadata"]["creationTimestamp"])).total_seconds())
+    return {**cells, "Age": f"{age}s" if age < 120 else f"{age // 60}m"}
 
 
-def _pod_cells(pod: Object) -> dict[str, str]:
-    status = pod["status"]
-    containers = status.get("containerStatuses") or []
-    states = [c.get("state", {}).get("waiting") or c.get("state", {}).get("terminated") or {} for c in containers]
-    reason = next((state["reason"] for state in states if state.get("reason")), None)
-    shown = status.get("reason") or reason or status["phase"]
-    return {
-        "Ready": f"{sum(c['ready'] for c in containers)}/{len(pod['spec']['containers'])}",
-        "Status": "Terminating" if pod["metadata"].get("deletionTimestamp") else shown,
-        "Restarts": str(sum(c["restartCount"] for c in containers)),
-        "IP": status.get("podIP", "<none>"),
-        "Node": pod["spec"].get("nodeName", "<none>"),
-    }
+def _pod_status(pod: Object, containers: list[Object]) -> str:
+    if pod["metadata"].get("deletionTimestamp"):
+        return "Terminating"
+    states = [c["state"].get("waiting") or c["state"].get("terminated") or {} for c in containers]
+    reasons = [pod["status"].get("reason"), *(state.get("reason") for state in states), pod["status"]["phase"]]
+    return str(next(filter(None, reasons)))

@@ -12,20 +12,22 @@ from spillway.sandbox.kube.selectors import Matcher
 from spillway.sandbox.kube.status import ApiError
 from spillway.sandbox.kube.store import Change, Store
 
-BOOKMARK_SECONDS = 10.0
 _POLL_SECONDS = 2.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WatchRequest:
-    """``since`` is None where the client wants the present objects first; ``shown`` turns an object into its answer."""
+    """What a client watches.
+
+    ``since`` is None where it wants the present objects first; ``marks_initial`` where it wants to be told that it has
+    them all, as ``kubectl wait`` does. ``shown`` turns an object into its answer.
+    """
 
     resource: Resource
     namespace: str | None
     matchers: tuple[Matcher, ...]
     since: int | None
-    send_initial: bool
-    bookmarks: bool
+    marks_initial: bool
     timeout_seconds: float
     shown: Callable[[Object], Object]
 
@@ -39,13 +41,12 @@ async def watch(store: Store, request: WatchRequest) -> AsyncIterator[bytes]:
     """Lines to send; an empty one now and then lets the caller see that its client is gone."""
     ends = time.monotonic() + request.timeout_seconds
     revision = store.revision if request.since is None else request.since
-    if request.since is None or request.send_initial:
+    if request.since is None or request.marks_initial:
         revision = store.revision
         for obj in store.list(request.resource, request.namespace, *request.matchers):
             yield _line("ADDED", request.shown(obj))
-        if request.bookmarks:
-            yield _bookmark(request, revision, initial_end=True)
-    told = time.monotonic()
+    if request.marks_initial:
+        yield _initial_end(request.resource, revision)
     while time.monotonic() < ends:
         try:
             changes = store.changes_after(revision)
@@ -56,14 +57,9 @@ async def watch(store: Store, request: WatchRequest) -> AsyncIterator[bytes]:
             revision = change.revision
             if line := _event(request, change):
                 yield line
-        if request.bookmarks and time.monotonic() - told > BOOKMARK_SECONDS:
-            told = time.monotonic()
-            yield _bookmark(request, revision)
         if store.revision == revision:
             await store.changed(min(_POLL_SECONDS, max(ends - time.monotonic(), 0.01)))
         yield b""
-    if request.bookmarks:
-        yield _bookmark(request, revision)
 
 
 def _event(request: WatchRequest, change: Change) -> bytes | None:
@@ -79,12 +75,10 @@ def _event(request: WatchRequest, change: Change) -> bytes | None:
     return _line("DELETED", request.shown(last))
 
 
-def _bookmark(request: WatchRequest, revision: int, *, initial_end: bool = False) -> bytes:
-    metadata: Object = {"resourceVersion": str(revision), "creationTimestamp": None}
-    if initial_end:
-        metadata["annotations"] = {"k8s.io/initial-events-end": "true"}
-    kind = request.resource
-    return _line("BOOKMARK", {"kind": kind.kind, "apiVersion": kind.group_version, "metadata": metadata})
+def _initial_end(resource: Resource, revision: int) -> bytes:
+    annotations = {"k8s.io/initial-events-end": "true"}
+    metadata = {"resourceVersion": str(revision), "creationTimestamp": None, "annotations": annotations}
+    return _line("BOOKMARK", {"kind": resource.kind, "apiVersion": resource.group_version, "metadata": metadata})
 
 
 def _line(kind: str, obj: Object) -> bytes:

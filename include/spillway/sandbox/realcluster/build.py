@@ -21,13 +21,18 @@ _STAGING = re.compile(r"^\s*(?:replace )?(k8s\.io/[a-z0-9-]+) (?:v0\.0\.0$|=> \.
 Report = Callable[[str], None]
 
 
-def build(cache: Path, report: Report) -> Path:
-    """The directory with etcd and the three programs of the control plane; built only where it is not there yet.
+def programs_directory(cache: Path) -> Path:
+    """Where etcd and the three programs of the control plane are, all of them, once they have been built."""
+    return cache / "kubernetes" / f"{KUBERNETES_VERSION}-etcd-{ETCD_VERSION}"
 
-    Takes 10 to 20 minutes and about 4 GB of Go's caches on two cores. Raises SandboxError without a fitting Go or
-    without the modules.
+
+def build(cache: Path, report: Report) -> Path:
+    """The directory of the programs; built only where it is not there yet.
+
+    Takes 13 minutes of one core, 4.5 GB of Go's caches and 0.3 GB here. What was compiled before an interruption is
+    not compiled again. Raises SandboxError without a fitting Go or without the modules.
     """
-    target = cache / "kubernetes" / f"{KUBERNETES_VERSION}-etcd-{ETCD_VERSION}"
+    target = programs_directory(cache)
     if target.is_dir():
         return target
     if shutil.which("go") is None:

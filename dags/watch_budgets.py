@@ -1,0 +1,38 @@
+"""### Tell of budgets that are nearly spent
+
+Every ten minutes. When a department has spent 80 % or 100 % of its budget for the month, those whom `notices` in
+`budgets.yaml` names are told by mail, chat or SMS: once a crossing and month, and anew where the limit was changed.
+What could not be delivered fails this task and is tried again by the next run. Dry run shows who would be told.
+"""
+
+from __future__ import annotations
+
+import logging
+from datetime import UTC, datetime, timedelta
+
+from airflow.sdk import Param, dag, get_current_context, task
+
+from spillway_airflow import costs
+
+log = logging.getLogger(__name__)
+
+
+@dag(
+    schedule="*/10 * * * *",
+    start_date=datetime(2026, 1, 1, tzinfo=UTC),
+    catchup=False,
+    max_active_runs=1,
+    doc_md=__doc__,
+    tags=["spillway", "cost"],
+    default_args={"owner": "ml-platform", "retries": 1, "retry_delay": timedelta(minutes=1)},
+    params={"dry_run": Param(False, type="boolean", title="Dry run", description="Show only, tell nobody.")},
+)
+def watch_budgets() -> None:
+    @task
+    def watch() -> list[dict[str, object]]:
+        return costs.run_watch_budgets(dry_run=get_current_context()["params"]["dry_run"], say=log.info)
+
+    watch()
+
+
+watch_budgets()

@@ -1,0 +1,152 @@
+"""Core data out of place, found by looking: stored where it may not be, or readable by who must be refused."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import islice
+
+from spillway.commands.remote_reads import KEYS_LOOKED_AT, core_keys, remote_gaps
+from spillway.config import Configuration
+from spillway.errors import AccessDenied, RequestRefused, SpillwayError
+from spillway.model import Cluster, Dataset, Tier
+from spillway.preflight import Gap, remedy
+from spillway.runs.services import Connect
+from spillway.runs.sites import bucket
+from spillway.stores.base import list_data
+
+
+def core_data_gaps(declared: Configuration, connect: Connect) -> Iterator[Gap]:
+    """Core objects at sites that may not store them, and identities of or towards such sites that can read any.
+
+    Also identities for public data that cannot read any, or no tags where these decide. Only lists, and reads one byte
+    or the tags of one object each.
+    """
+    foreign = [cluster for cluster in declared.clusters.values() if not cluster.may_hold(Tier.CORE)]
+    core = [dataset for dataset in declared.datasets.values() if dataset.strictest is Tier.CORE]
+    for cluster in foreign:
+        yield from _stored_gaps(cluster, core, connect)
+    for dataset in declared.datasets.values():
+        yield from _public_gaps(dataset, declared.clusters[dataset.home], connect)
+        if foreign:
+            yield from _tag_gaps(dataset, declared.clusters[dataset.home], connect)
+        yield from remote_gaps(dataset, declared, connect)
+    for home in declared.clusters.values() if foreign else ():
+        held = [dataset for dataset in core if dataset.home == home.name]
+        if held:
+            yield from _home_gaps(home, foreign, held, connect)
+
+
+def _home_gaps(home: Cluster, foreign: list[Cluster], held: list[Dataset], connect: Connect) -> Iterator[Gap]:
+    store, names = home.object_store, ", ".join(sorted(cluster.name for cluster in foreign))
+    try:
+        objects = bucket(connect(store.connection), store.dataset_bucket, home.name)
+        key = next((key for dataset in held for key in core_keys(dataset, objects)), None)
+    except SpillwayError:
+        return  # the mover's own gap tells it
+    if key is None:
+        datasets = ", ".join(dataset.name for dataset in held)
+        problem = f"not checked who can read core data: there is no object of {datasets} to try with"
+        yield _unknown(home.name, "identities", problem, "ask again when there is")
+        return
+    if store.public_connection is None:
+        problem = f"what goes to {names} is read with Connection '{store.connection}', which can read core data too"
+        fix = "make an identity that can read public datasets only, and name it as object_store.public_connection"
+        yield _unknown(home.name, "identities", problem, fix)
+    else:
+        yield from _tried(home, home.name, store.public_connection, f"mover to {names}", key, connect)
+    for cluster in foreign:
+        for connection, who in (
+            (cluster.object_store.connection, "mover"),
+            (cluster.object_store.pod_connection, "pods"),
+        ):
+            yield from _tried(home, cluster.name, connection, who, key, connect)
+
+
+def _public_gaps(dataset: Dataset, home: Cluster, connect: Connect) -> Iterator[Gap]:
+    """Whether the identity for public data reads this dataset's; one that is refused everything would move nothing."""
+    store = home.object_store
+    if store.public_connection is None or Tier.PUBLIC not in dataset.tiers:
+        return
+    try:
+        objects = bucket(connect(store.public_connection), store.dataset_bucket, home.name)
+        looked_at = islice(list_data(objects, dataset.prefix), KEYS_LOOKED_AT)
+        key = next((entry.key for entry in looked_at if dataset.tier_of(entry.key) is Tier.PUBLIC), None)
+        if key is not None:
+            next(iter(objects.read(key, length=1)), b"")
+    except SpillwayError as problem:
+        yield Gap(
+            cluster=home.name,
+            part=f"dataset {dataset.name} (public)",
+            problem=problem.told,
+            fix=remedy(problem, store.public_connection),
+        )
+
+
+def _tag_gaps(dataset: Dataset, home: Cluster, connect: Connect) -> Iterator[Gap]:
+    """Whether whoever reads what goes to a site without core data may read the tags that decide of it."""
+    if not dataset.has_tag_rules:
+        return
+    store, part = home.object_store, f"dataset {dataset.name} (tags)"
+    conn_id = store.public_connection or store.connection
+    try:
+        objects = bucket(connect(conn_id), store.dataset_bucket, home.name)
+        looked_at = islice(list_data(objects, dataset.prefix), KEYS_LOOKED_AT)
+        key = next((entry.key for entry in looked_at if dataset.asks_tags(entry.key)), None)
+        if key is None:
+            problem = "not checked whether tags can be read: there is no object to try with"
+            yield _unknown(home.name, part, problem, "ask again when there is")
+        else:
+            objects.tags(key)
+    except AccessDenied as problem:
+        fix = f"let the identity of Connection '{conn_id}' read tags (s3:GetObjectTagging) below {dataset.prefix}"
+        yield Gap(cluster=home.name, part=part, problem=problem.told, fix=fix)
+    except RequestRefused as problem:
+        fix = "give its rules prefixes instead of tags: until then nothing that tags decide of leaves"
+        yield Gap(cluster=home.name, part=part, problem=problem.told, fix=fix)
+    except SpillwayError as problem:
+        yield Gap(cluster=home.name, part=part, problem=problem.told, fix=remedy(problem, conn_id))
+
+
+def _stored_gaps(site: Cluster, core: list[Dataset], connect: Connect) -> Iterator[Gap]:
+    """What lies at a site without core data and is core by now, whoever brought it there and when."""
+    bucket_name = site.object_store.dataset_bucket
+    try:
+        store = bucket(connect(site.object_store.connection), bucket_name, site.name)
+        found = {dataset.name: set(core_keys(dataset, store)) for dataset in core}
+    except SpillwayError:
+        return  # the mover's own gap tells it
+    for name, keys in found.items():
+        if keys:
+            yield Gap(
+                cluster=site.name,
+                part=f"bucket {bucket_name}",
+                problem=f"it holds {len(keys)} objects of dataset '{name}' that are core, which may not be there",
+                fix="they were copied before they became core, or past Spillway: remove them, all versions",
+            )
+
+
+def _tried(home: Cluster, site: str, conn_id: str, who: str, key: str, connect: Connect) -> Iterator[Gap]:
+    """A gap where this identity, at the store of the core object's home, is not refused to read it."""
+    part = f"identity of {who}"
+    try:
+        identity, address = connect(conn_id), connect(home.object_store.connection)
+        as_them = replace(address, conn_id=conn_id, login=identity.login, password=identity.password)
+        store = bucket(as_them, home.object_store.dataset_bucket, home.name)
+        next(iter(store.read(key, length=1)), b"")
+    except AccessDenied:
+        return
+    except SpillwayError as problem:
+        yield _unknown(site, part, f"not checked whether it can read core data: {problem.told}", "ask again")
+        return
+    yield Gap(
+        cluster=site,
+        part=part,
+        problem=f"the identity of Connection '{conn_id}' can read core data of {home.name}",
+        fix=f"let it read public datasets only, in bucket {home.object_store.dataset_bucket} of {home.name}; where the "
+        "store's rules cannot except a core folder, keep it outside every public dataset",
+    )
+
+
+def _unknown(site: str, part: str, problem: str, fix: str) -> Gap:
+    return Gap(cluster=site, part=part, problem=problem, fix=fix, checked=False)

@@ -1,0 +1,137 @@
+"""Whether the identity that pods of other sites read a core dataset with can do that, and nothing else."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from itertools import islice
+
+from spillway.config import Configuration
+from spillway.errors import AccessDenied, SpillwayError
+from spillway.model import Cluster, Dataset, Tier
+from spillway.preflight import PROBE_PREFIX, Gap, remedy
+from spillway.runs.services import Connect
+from spillway.runs.sites import bucket
+from spillway.stores.base import ObjectStore, list_data
+from spillway.stores.encrypted_cache import key_of
+
+KEYS_LOOKED_AT = 10_000
+"""Below each prefix that may hold core objects: preflight is a look, not an inventory."""
+_PROBE = b"written by spillway preflight; may be deleted"
+
+
+def remote_gaps(dataset: Dataset, declared: Configuration, connect: Connect) -> Iterator[Gap]:
+    """Gaps of the identity of a dataset's ``remote_read``: it is to read this dataset, and no other core data that may
+    not be read from other sites, and to write no data. None where the dataset has no such identity.
+    """
+    if dataset.remote_read is None:
+        return
+    home, part = declared.clusters[dataset.home], f"dataset {dataset.name} (remote)"
+    name, conn_id = home.object_store.dataset_bucket, dataset.remote_read
+    try:
+        theirs = bucket(connect(conn_id), name, home.name)
+        mine = bucket(connect(home.object_store.connection), name, home.name)
+        key = next((entry.key for entry in list_data(theirs, dataset.prefix)), None)
+        if key is not None:
+            next(iter(theirs.read(key, length=1)), b"")
+        others = [one for one in declared.datasets.values() if one.home == home.name and one.remote_read is None]
+        wrong = [f"read core data of dataset '{one.name}'" for one in others if _reads(theirs, mine, one)]
+        if _writes(theirs, mine):
+            wrong.append(f"write to bucket {name}")
+        unknown = [_checkpoint_gap(dataset.name, home, conn_id, connect)]
+    except SpillwayError as problem:
+        yield Gap(cluster=home.name, part=part, problem=problem.told, fix=remedy(problem, conn_id))
+        return
+    if key is None:
+        unread = f"not checked whether the identity of Connection '{conn_id}' can read it: there is no object of it"
+        unknown.append(Gap(cluster=home.name, part=part, problem=unread, fix="ask again when there is", checked=False))
+    yield from unknown
+    yield from _cache_gaps(dataset, declared, connect)
+    for may in wrong:
+        yield Gap(
+            cluster=home.name,
+            part=part,
+            problem=f"the identity of Connection '{conn_id}' can {may}",
+            fix=f"let it list bucket {name} and read {dataset.prefix} in it, read and write checkpoints, no more",
+        )
+
+
+def _checkpoint_gap(dataset: str, home: Cluster, conn_id: str, connect: Connect) -> Gap:
+    """What is not known of the identity's rights to checkpoints: those that it needs are below the names of its jobs.
+
+    Raises:
+        SpillwayError: the bucket cannot be asked.
+    """
+    name, who = home.object_store.checkpoint_bucket, f"the identity of Connection '{conn_id}'"
+    mine = bucket(connect(home.object_store.connection), name, home.name)
+    if _writes(bucket(connect(conn_id), name, home.name), mine):
+        problem = f"{who} can write anywhere in bucket {name}, perhaps also read and delete checkpoints of every run"
+        fix = f"let the store limit it to keys that begin with the names of the jobs of {dataset}"
+    else:
+        problem = f"not checked whether {who} can keep checkpoints in bucket {name}: it may not below {PROBE_PREFIX}"
+        fix = f"let it read and write keys that begin with the names of the jobs of {dataset}, or each launch fails"
+    return Gap(cluster=home.name, part=f"dataset {dataset} (checkpoints)", problem=problem, fix=fix, checked=False)
+
+
+def _cache_gaps(dataset: Dataset, declared: Configuration, connect: Connect) -> Iterator[Gap]:
+    """Whether there is a key, and for pods a bucket at each site that declares one, in which they keep and delete."""
+    rule = dataset.cache
+    if rule is None:
+        return
+    wanted: list[tuple[str, str, str, str | None]]
+    wanted = [(dataset.home, f"dataset {dataset.name} (cache)", rule.connection, None)]
+    for site in declared.clusters.values():
+        if site.object_store.cache_bucket is not None and not site.may_hold(dataset.strictest):
+            name = site.object_store.cache_bucket
+            wanted.append((site.name, f"bucket {name} (pods)", site.object_store.pod_connection, name))
+    for where, part, conn_id, bucket_name in wanted:
+        try:
+            known = connect(conn_id)
+            if bucket_name is None:
+                key_of(known.password or "")
+            else:
+                _try_cache(bucket(known, bucket_name, where))
+        except SpillwayError as problem:
+            yield Gap(cluster=where, part=part, problem=problem.told, fix=remedy(problem, conn_id))
+
+
+def core_keys(dataset: Dataset, store: ObjectStore) -> Iterator[str]:
+    """The keys of its core objects in a store, of the first ones below each prefix; some of them twice.
+
+    Not of those whose tags decide: to ask for each object's is more than a look.
+    """
+    for prefix in (*(rule.prefix for rule in dataset.rules if rule.tier is Tier.CORE), dataset.prefix):
+        for entry in islice(list_data(store, prefix), KEYS_LOOKED_AT):
+            if dataset.tier_of(entry.key) is Tier.CORE and not dataset.asks_tags(entry.key):
+                yield entry.key
+
+
+def _try_cache(store: ObjectStore) -> None:
+    """Write an object and delete it again, as pods do with blocks; raises AccessDenied where they cannot."""
+    key = f"{PROBE_PREFIX}{uuid.uuid4()}"
+    store.put(key, _PROBE, size_bytes=len(_PROBE))
+    refused = store.delete([key])
+    if refused:
+        fix = "let it delete there: a full cache makes room for nothing"
+        raise AccessDenied(store.name, f"{key} could be written and not deleted ({refused[key]})", fix=fix)
+
+
+def _reads(theirs: ObjectStore, mine: ObjectStore, other: Dataset) -> bool:
+    key = next(core_keys(other, mine), None) if other.strictest is Tier.CORE else None
+    if key is None:
+        return False
+    try:
+        next(iter(theirs.read(key, length=1)), b"")
+    except AccessDenied:
+        return False
+    return True
+
+
+def _writes(theirs: ObjectStore, mine: ObjectStore) -> bool:
+    key = f"{PROBE_PREFIX}{uuid.uuid4()}"
+    try:
+        theirs.put(key, _PROBE, size_bytes=len(_PROBE), if_absent=True)
+    except AccessDenied:
+        return False
+    mine.delete([key])
+    return True

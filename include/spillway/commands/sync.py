@@ -1,0 +1,104 @@
+"""``sync``: bring a dataset to a site."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from spillway.commands.console import Console, OutputLost, printable
+from spillway.commands.installation import Installation, cluster, dataset
+from spillway.commands.parsing import Parser, carried_out, dry_run
+from spillway.runs.moving_datasets import copy_dataset
+from spillway.sync.progress import Paced
+from spillway.sync.report import ObjectFate, ObjectOutcome, SyncReport, summary
+
+
+def register(parser: Parser) -> None:
+    """Add the words of the command."""
+    carried_out(parser, _sync, json=True)
+    parser.add_argument("dataset", metavar="DATASET")
+    parser.add_argument("site", metavar="SITE", help="the cluster that is to have it")
+    parser.add_argument(
+        "--verify", action="store_true", help="list and compare both sides, whatever the record of the last sync says"
+    )
+    parser.add_argument("--delete", action="store_true", help="also delete what the source no longer has")
+    parser.add_argument(
+        "--outcomes", type=Path, metavar="FILE", help="write what became of every object, one JSON line each"
+    )
+    dry_run(parser)
+
+
+def _sync(installation: Installation, console: Console, options: argparse.Namespace) -> int:
+    services = installation.services()
+    wanted, site = dataset(services, options.dataset), cluster(services, options.site).name
+    if wanted.home == site:
+        console.say(f"dataset {wanted.name} is at home at {site}: nothing to do")
+        return 0
+    route = f"dataset {wanted.name} from {wanted.home} to {site}"
+    paced = Paced(lambda line: None if options.json else show(line), every_seconds=console.pace_seconds)
+    with console.following(route, paced.so_far) as (say, show), _lines(options.outcomes) as write:
+
+        def tell(outcome: ObjectOutcome) -> None:
+            write(outcome)
+            if outcome.fate is not ObjectFate.UNCHANGED and not options.json:
+                would = "would be " if options.dry_run else ""
+                say(f"  {printable(outcome.key)} {would}{outcome.fate}, {outcome.size_bytes} bytes: {outcome.reason}")
+
+        report = copy_dataset(
+            services,
+            wanted,
+            site,
+            delete=options.delete,
+            verify=options.verify,
+            dry_run=options.dry_run,
+            on_outcome=tell,
+            tell_unchanged=options.outcomes is not None,
+            on_progress=paced,
+        )
+    if options.json:
+        console.data(summary(report))
+    else:
+        console.say(f"{route}: {_done(report)}")
+    return 0
+
+
+def _done(report: SyncReport) -> str:
+    moved = f"{report.objects_copied} objects, {report.bytes_copied} bytes"
+    deleted = report.count(ObjectFate.DELETED)
+    more = f"; deleted {deleted}" if deleted and not report.dry_run else f"; would delete {deleted}" if deleted else ""
+    return f"{'would copy' if report.dry_run else 'copied'} {moved}; {report.objects_unchanged} unchanged{more}"
+
+
+@contextmanager
+def _lines(file: Path | None) -> Iterator[Callable[[ObjectOutcome], None]]:
+    """Writes outcomes to the file, or nowhere.
+
+    Raises:
+        OutputLost: the file cannot be written.
+    """
+    if file is None:
+        yield lambda outcome: None
+        return
+    with _writing(file):
+        lines = file.open("w", encoding="utf-8")
+
+    def write(outcome: ObjectOutcome) -> None:
+        with _writing(file):
+            lines.write(json.dumps(outcome._asdict(), ensure_ascii=False) + "\n")
+
+    try:
+        yield write
+    finally:
+        with _writing(file):
+            lines.close()
+
+
+@contextmanager
+def _writing(file: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as problem:
+        raise OutputLost(problem, str(file)) from problem

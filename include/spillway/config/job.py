@@ -1,0 +1,88 @@
+"""What a job file may hold."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Annotated
+
+from pydantic import AfterValidator, BeforeValidator, Field, JsonValue, ValidationInfo
+
+from spillway.config import notation
+from spillway.config.schema import (
+    AnyText,
+    Count,
+    Duration,
+    Entry,
+    Flag,
+    Gibibytes,
+    Label,
+    Lasting,
+    Price,
+    PriorityWord,
+    Quantity,
+    Text,
+    TierWord,
+    VariableName,
+)
+from spillway.model import JobSpec, StallRule, Tier
+
+
+def _not_shorter(longest: timedelta, job: ValidationInfo) -> timedelta:
+    expected = job.data.get("expected_duration")
+    if expected is not None and longest < expected:
+        raise notation.refused(
+            f"is the longest that the job trains, got {longest}, which is shorter than expected_duration, {expected}"
+        )
+    return longest
+
+
+class StallEntry(Entry):
+    """Every key may be left out; ``StallRule`` has the defaults."""
+
+    after: Annotated[timedelta, BeforeValidator(notation.silence)] | None = None
+    steps: Count | None = None
+
+    def rule(self) -> StallRule:
+        return StallRule(**self.model_dump(exclude_none=True))
+
+
+def _long_enough(within: timedelta, job: ValidationInfo) -> timedelta:
+    longest = job.data.get("longest_duration") or job.data.get("expected_duration")
+    if longest is None:
+        raise notation.refused("needs expected_duration beside it: nobody can tell when it has to begin otherwise")
+    if within < longest:
+        raise notation.refused(f"is how long the job may take in all, got {within}, but it trains for {longest}")
+    return within
+
+
+class JobFile(Entry):
+    name: Label
+    department: Text
+    priority: PriorityWord
+    image: Annotated[Text, AfterValidator(notation.image)]
+    command: Annotated[tuple[Text, ...], Field(min_length=1)]
+    gpus_per_node: Count
+    nodes: Count = 1
+    gpu_model: Text | None = None
+    gpu_memory_gib: Gibibytes = 0
+    cpu_cores: Quantity = 1.0
+    memory_gib: Quantity = 1.0
+    dataset: Text | None = None
+    tier: TierWord | None = None
+    image_tier: TierWord | None = None
+    latency_sensitive: Flag = False
+    spot_ok: Flag = False
+    business_scene: Text | None = None
+    expected_duration: Lasting | None = None
+    longest_duration: Annotated[Lasting, AfterValidator(_not_shorter)] | None = None
+    finish_within: Annotated[Lasting, AfterValidator(_long_enough)] | None = None
+    checkpoint_interval: Lasting | None = None
+    checkpoint_gib: Quantity | None = None
+    max_price_per_gpu_hour: Price | None = None
+    grace: Duration = timedelta(seconds=30)
+    stall: StallEntry | None = StallEntry()
+    environment: dict[VariableName, AnyText] = Field(default_factory=dict)
+    pod_overrides: dict[str, JsonValue] = Field(default_factory=dict)
+
+    def job(self, tier: Tier) -> JobSpec:
+        return JobSpec(**dict(self) | {"tier": tier, "stall": self.stall and self.stall.rule()})

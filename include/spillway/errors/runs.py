@@ -1,0 +1,68 @@
+"""How a run ends, or why it does not begin."""
+
+from __future__ import annotations
+
+from spillway.errors.root import SpillwayError
+
+
+class BadData(SpillwayError):
+    """Training data that cannot be used: ``digits/shard-000.csv: line 7: expected 65 numbers, got 3``."""
+
+    def __init__(self, where: str, problem: str) -> None:
+        super().__init__(f"{where}: {problem}")
+        self.where, self.problem = where, problem
+
+
+class CapacityNever(SpillwayError):
+    """No declared capacity can ever hold the job; ``table`` says why for each candidate."""
+
+    def __init__(self, job: str, table: str) -> None:
+        super().__init__(f"job '{job}' can never be placed: no declared pool can hold it\n{table}")
+        self.job, self.table = job, table
+
+
+class LaunchRefused(SpillwayError):
+    """A gate refused to start a pod."""
+
+
+class TrainingFailed(SpillwayError):
+    """The program itself failed: starting it elsewhere would not help."""
+
+
+class MoveRefused(SpillwayError):
+    """A run that is not moved; it goes on where it is, or waits as it did. ``retry_helps`` where time may change it."""
+
+    def __init__(self, run: str, problem: str, *, retry_helps: bool = False) -> None:
+        super().__init__(f"run '{run}' is not moved: {problem}")
+        self.run, self.problem, self.retry_helps = run, problem, retry_helps
+
+
+class NoProgress(SpillwayError):
+    """Attempts in a row that committed nothing new."""
+
+
+class ResumeMismatch(SpillwayError):
+    """An attempt that did not continue exactly where its checkpoint ended."""
+
+    def __init__(self, run: str, *, resumed_from_step: int | None, first_step: int) -> None:
+        expected = 1 if resumed_from_step is None else resumed_from_step + 1
+        super().__init__(f"run '{run}': expected the attempt to begin with step {expected}, it began with {first_step}")
+        self.run, self.expected, self.first_step = run, expected, first_step
+
+
+class RunCancelled(SpillwayError):
+    """A run that a person has ended: it gets no attempt until somebody asks for it anew."""
+
+    def __init__(self, run: str, reason: str) -> None:
+        super().__init__(
+            f"run '{run}' is cancelled: {reason}; whoever wants it all the same clears its task or starts its job again"
+        )
+        self.run, self.reason = run, reason
+
+
+class IllegalTransition(SpillwayError):
+    """An attempt asked to move where its state machine has no edge."""
+
+
+class SandboxError(SpillwayError):
+    """The embedded sandbox could not be set up or driven."""

@@ -1,0 +1,109 @@
+"""Which runs wait for room, and where: noted as often as that changes, for as long as somebody asks for them."""
+
+from __future__ import annotations
+
+from collections.abc import Set
+from datetime import datetime, timedelta
+
+from sqlalchemy import Connection, and_, delete, insert, or_, select
+
+from spillway.ledger.connection import Database
+from spillway.ledger.rows import fetch_open
+from spillway.ledger.schema import runs, waiting
+from spillway.model import JobSpec, Priority, QueuedRun
+
+SILENCE = timedelta(minutes=5)
+"""A run that nobody has asked for so long waits no more: who carried it is gone."""
+
+RENEWAL = timedelta(minutes=1)
+"""So often at most it is written that somebody still asks: all who write take turns."""
+
+Places = Set[tuple[str, str]]
+"""Pools, each (cluster, pool)."""
+
+PROTECTED = 20
+"""So many runs are kept from being passed; a decision is stored with all that it was taken from."""
+
+_ORDER = {priority: order for order, priority in enumerate(Priority)}
+
+
+class QueueStore:
+    """Runs that wait; see ``store.Ledger``."""
+
+    def __init__(self, database: Database) -> None:
+        self.database = database
+
+    def still_waits(self, run: str, job: JobSpec, places: Places, now: datetime) -> None:
+        """Somebody goes on waiting for the run, see ``note_waiting``; nothing where it has a place meanwhile."""
+        with self.database.reading() as connection:
+            if _is_noted(connection, run, places, now):
+                return
+        with self.database.writing() as connection:
+            if fetch_open(connection, run) is None:
+                note_waiting(connection, run, job, places, now)
+
+
+def note_waiting(connection: Connection, run: str, job: JobSpec, places: Places, now: datetime) -> None:
+    """The run waits for room at these pools; where there are none it waits outside of the queue."""
+    spoken = (waiting.c.run == run) & (waiting.c.seen_at > now - SILENCE)
+    since = connection.execute(select(waiting.c.since).where(spoken)).scalar()
+    leave_queue(connection, run)
+    if places:
+        row = {"run": run, "level": _ORDER[job.priority], "since": since or now, "seen_at": now}
+        connection.execute(insert(waiting).values(row | {"places": _stored(places)}))
+
+
+def _is_noted(connection: Connection, run: str, places: Places, now: datetime) -> bool:
+    """Whether the queue says so already, and not too long ago."""
+    row = connection.execute(select(waiting.c.places, waiting.c.seen_at).where(waiting.c.run == run)).first()
+    if row is None:
+        return not places
+    known, seen_at = row
+    return bool(known == _stored(places) and seen_at > now - RENEWAL)
+
+
+def _stored(places: Places) -> list[list[str]]:
+    return sorted(map(list, places))
+
+
+def leave_queue(connection: Connection, run: str) -> None:
+    """The run has a place, or nobody wants it any more."""
+    connection.execute(delete(waiting).where(waiting.c.run == run))
+
+
+def read_queue(connection: Connection, run: str | None, job: JobSpec, now: datetime) -> tuple[QueuedRun, ...]:
+    """Who waits for room and comes first: those of higher priority and, of the same one, those asked for earlier.
+
+    Args:
+        run: None is one that is asked for only now.
+    """
+    level = _ORDER[job.priority]
+    asked_at = select(runs.c.created_at).where(runs.c.run == run).scalar_subquery() if run is not None else now
+    earlier = or_(runs.c.created_at < asked_at, and_(runs.c.created_at == asked_at, runs.c.run < (run or "~")))
+    found = (
+        select(runs.c.run, runs.c.job, waiting.c.since, waiting.c.places)
+        .join(waiting, waiting.c.run == runs.c.run)
+        .where(
+            runs.c.run != (run or ""),
+            runs.c.cancelled_at.is_(None),
+            waiting.c.seen_at > now - SILENCE,
+            or_(waiting.c.level < level, and_(waiting.c.level == level, earlier)),
+        )
+        .order_by(waiting.c.level, runs.c.created_at, runs.c.run)
+        .limit(PROTECTED)
+    )
+    return tuple(_queued(*row) for row in connection.execute(found))
+
+
+def _queued(run: str, job: JobSpec, since: datetime, places: list[list[str]]) -> QueuedRun:
+    return QueuedRun(
+        run=run,
+        priority=job.priority,
+        since=since,
+        nodes=job.nodes,
+        gpus_per_node=job.gpus_per_node,
+        cpu_millicores_per_node=job.cpu_millicores,
+        memory_mib_per_node=job.memory_mib,
+        places=frozenset((cluster, pool) for cluster, pool in places),
+        image=job.image,
+    )

@@ -1,0 +1,61 @@
+"""What the ledger knows of a decision's moment: the same for whoever reserves, moves, waits or only asks."""
+
+from __future__ import annotations
+
+import dataclasses
+from datetime import datetime
+
+from sqlalchemy import Connection
+
+from spillway.ledger.budgeting import read_budgets
+from spillway.ledger.connection import Database
+from spillway.ledger.evidence import read_cool_downs
+from spillway.ledger.queueing import read_queue
+from spillway.ledger.rows import (
+    fetch_held,
+    fetch_requester,
+    fetch_reservations,
+    fetch_schedule,
+    first_schedule,
+)
+from spillway.model import JobSpec, PlacementPolicy, Snapshot
+
+
+class SnapshotStore:
+    """Snapshots for those who write nothing; see ``store.Ledger``."""
+
+    def __init__(self, database: Database) -> None:
+        self.database = database
+
+    def complete(
+        self, run: str | None, job: JobSpec, snapshot: Snapshot, policy: PlacementPolicy, now: datetime
+    ) -> Snapshot:
+        """The snapshot that ``reserve``, or with a destination ``order_move``, would decide from now."""
+        with self.database.reading() as connection:
+            return complete(connection, run, job, snapshot, policy, now)
+
+
+def complete(
+    connection: Connection,
+    run: str | None,
+    job: JobSpec,
+    snapshot: Snapshot,
+    policy: PlacementPolicy,
+    now: datetime,
+) -> Snapshot:
+    """The observed snapshot with all that the ledger knows for the decision.
+
+    Args:
+        run: whose next place is looked for: what a move holds for it is its own, and its budgets are without what it
+            still would cost where it is. None is one that nobody has asked for yet, so that all who wait were first.
+        snapshot: with a destination where the run is moved; nobody queues for that.
+    """
+    return dataclasses.replace(
+        snapshot,
+        reservations=fetch_reservations(connection) + fetch_held(connection, but=run),
+        cool_downs=read_cool_downs(connection, now),
+        budgets=read_budgets(connection, job, policy, snapshot, now, leaving=run),
+        requester=None if run is None else fetch_requester(connection, run),
+        queue=() if snapshot.destination is not None else read_queue(connection, run, job, now),
+        schedule=first_schedule(job, now) if run is None else fetch_schedule(connection, run, job),
+    )

@@ -1,0 +1,84 @@
+"""A training job as people declare it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from decimal import Decimal
+from typing import Any
+
+from spillway.model.declared import Priority, Tier
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StallRule:
+    """How long a trainer that has trained may say nothing: ``after`` and ``steps`` of its usual steps, both."""
+
+    after: timedelta = timedelta(minutes=15)
+    steps: int = 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobSpec:
+    """A training job as its user declares it. GPUs, CPU cores and memory are per node; ``nodes`` run as one gang.
+
+    ``business_scene`` is what its cost is told by beside the department. ``expected_duration`` is how long it is
+    thought to train, ``longest_duration`` what it hardly ever exceeds, ``finish_within`` by when after it was asked for
+    it has to be done. ``checkpoint_interval`` and ``checkpoint_gib`` are what its program does, which a move is
+    estimated by until the run has shown it. What is None nobody has said: it is never zero.
+    ``stall`` is None where the job is never taken for stalled.
+    """
+
+    name: str
+    department: str
+    priority: Priority
+    image: str
+    command: tuple[str, ...]
+    gpus_per_node: int
+    nodes: int = 1
+    gpu_model: str | None = None
+    gpu_memory_gib: int = 0
+    cpu_cores: float = 1.0
+    memory_gib: float = 1.0
+    dataset: str | None = None
+    tier: Tier = Tier.CORE
+    image_tier: Tier | None = None
+    latency_sensitive: bool = False
+    spot_ok: bool = False
+    business_scene: str | None = None
+    expected_duration: timedelta | None = None
+    longest_duration: timedelta | None = None
+    finish_within: timedelta | None = None
+    checkpoint_interval: timedelta | None = None
+    checkpoint_gib: float | None = None
+    max_price_per_gpu_hour: Decimal | None = None
+    grace: timedelta = timedelta(seconds=30)
+    stall: StallRule | None = StallRule()
+    environment: Mapping[str, str] = field(default_factory=dict)
+    pod_overrides: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def gpus(self) -> int:
+        return self.gpus_per_node * self.nodes
+
+    @property
+    def longest(self) -> timedelta | None:
+        """How long it trains at most, as far as anybody has said."""
+        return self.longest_duration or self.expected_duration
+
+    @property
+    def cpu_millicores(self) -> int:
+        """What each pod asks of its node, rounded up."""
+        return math.ceil(self.cpu_cores * 1000)
+
+    @property
+    def memory_mib(self) -> int:
+        """What each pod asks of its node, rounded up."""
+        return math.ceil(self.memory_gib * 1024)
+
+    @property
+    def image_made_of(self) -> Tier:
+        """The tier of what its image was made of: its data's, unless the job file says that of the image itself."""
+        return self.image_tier or self.tier

@@ -1,0 +1,87 @@
+"""Who may spend how much in clouds: budgets of departments, and how far one is spent."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Budget:
+    """What a department may spend on bought GPUs in a month such as ``2026-03``; in every month where that is None.
+
+    The budget of a month stands in place of the one of every month.
+    """
+
+    department: str
+    limit: Decimal
+    month: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BudgetState:
+    """A department's budget in one month, ``[starts_at, ends_at)``, and what was spent and promised of it.
+
+    ``booked`` is of pods that have ended, ``accrued`` what those that run have cost so far, ``reserved`` what all that
+    is promised will have cost in the month, the accrued part included. ``doubt`` is why nobody knows that it is the
+    right month.
+    """
+
+    department: str
+    month: str
+    starts_at: datetime
+    ends_at: datetime
+    limit: Decimal
+    booked: Decimal
+    accrued: Decimal
+    reserved: Decimal
+    doubt: str | None = None
+
+    @property
+    def spent(self) -> Decimal:
+        return self.booked + self.accrued
+
+    @property
+    def left(self) -> Decimal:
+        """What may still be promised; below 0 where what runs has cost more than was thought."""
+        return self.limit - self.booked - self.reserved
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Crossing:
+    """That a department's spending has reached so many percent of its budget for the month."""
+
+    department: str
+    month: str
+    percent: int
+    limit: Decimal
+    spent: Decimal
+    projected: Decimal
+    seen_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoticeTarget:
+    """Somebody who is told of crossings: by mail to ``email``, or by the service that the Connection ``apprise`` names.
+
+    One address or service, so that who was told and who was not is known of each. Of all departments where
+    ``departments`` is empty. ``connection`` is that of the mail server.
+    """
+
+    name: str
+    email: str | None = None
+    connection: str = "smtp_default"
+    apprise: str | None = None
+    departments: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Notice:
+    """A crossing and one target that is to know of it. ``problem`` is why the last try did not reach it."""
+
+    number: int
+    target: str
+    tries: int
+    crossing: Crossing
+    problem: str | None = None

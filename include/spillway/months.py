@@ -1,0 +1,61 @@
+"""Calendar months of one zone, half-open: the moment that ends one belongs to the next."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from decimal import Decimal
+from zoneinfo import ZoneInfo
+
+from spillway.pricing import gpu_hours
+
+_NAME = re.compile(r"(?P<year>2\d{3})-(?P<month>0[1-9]|1[0-2])")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Month:
+    """A month of a zone: ``[starts_at, ends_at)`` in UTC. ``name`` is ``2026-03``."""
+
+    name: str
+    starts_at: datetime
+    ends_at: datetime
+
+    @property
+    def hours(self) -> Decimal:
+        """How long it is; a month in which a zone changes its clocks has an hour more or less."""
+        return gpu_hours(1, self.starts_at, self.ends_at)
+
+    def __contains__(self, moment: datetime) -> bool:
+        return self.starts_at <= moment < self.ends_at
+
+
+def month_of(moment: datetime, zone: str) -> Month:
+    """The month that a moment belongs to, by the clocks of a zone such as ``Europe/Berlin``."""
+    local = moment.astimezone(ZoneInfo(zone))
+    return _month(local.year, local.month, zone)
+
+
+def named_month(name: str, zone: str) -> Month | None:
+    """The month of a name such as ``2026-03``; None where that is not the name of one."""
+    found = _NAME.fullmatch(name)
+    return _month(int(found["year"]), int(found["month"]), zone) if found else None
+
+
+def months_between(start: datetime, end: datetime, zone: str) -> tuple[Month, ...]:
+    """The months that ``[start, end)`` touches, in order; the one of ``start`` where nothing lies between."""
+    found = [month_of(start, zone)]
+    while found[-1].ends_at < end:
+        found.append(month_of(found[-1].ends_at, zone))
+    return tuple(found)
+
+
+def _month(year: int, month: int, zone: str) -> Month:
+    following = (year, month + 1) if month < 12 else (year + 1, 1)
+    return Month(
+        name=f"{year:04}-{month:02}", starts_at=_midnight(year, month, zone), ends_at=_midnight(*following, zone)
+    )
+
+
+def _midnight(year: int, month: int, zone: str) -> datetime:
+    return datetime(year, month, 1, tzinfo=ZoneInfo(zone)).astimezone(UTC)

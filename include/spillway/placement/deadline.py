@@ -1,0 +1,48 @@
+"""What a deadline says of a place: on-demand is not bought while the job is early enough to wait for spot."""
+
+from __future__ import annotations
+
+from spillway.deadlines import Pace, pace
+from spillway.model import Billing, Candidate, JobSpec, Rejection
+from spillway.placement.access import cloud_access
+from spillway.placement.context import Context
+from spillway.placement.filters import (
+    declared_maximum,
+    gpu_memory,
+    gpu_model,
+    latency,
+    most_paid,
+    node_shape,
+    residency,
+    waits,
+)
+
+SUITS = (gpu_model, gpu_memory, node_shape, declared_maximum, residency, latency, most_paid, cloud_access)
+
+
+def stand(context: Context) -> Pace | None:
+    """How the job stands with its deadline; None where it has none."""
+    schedule = context.snapshot.schedule
+    if schedule is None:
+        return None
+    return context.once("pace", lambda: pace(schedule, context.snapshot.taken_at))
+
+
+def early_enough(job: JobSpec, candidate: Candidate, context: Context) -> Rejection | None:
+    """Whether it is too early to pay for on-demand; no job is that no spot suits, or that is ordered to the cluster."""
+    schedule, ordered = context.snapshot.schedule, context.snapshot.destination
+    if ordered is not None and ordered.cluster is not None:
+        return None
+    if schedule is None or candidate.billing is not Billing.ON_DEMAND or stand(context) is not Pace.AHEAD:
+        return None
+    if not job.spot_ok or not any(_suits(job, other, context) for other in context.prices):
+        return None
+    return waits(
+        "deadline",
+        f"has {schedule.work_left} to train until {schedule.deadline.isoformat(timespec='seconds')}, "
+        "which is time enough to wait for spot",
+    )
+
+
+def _suits(job: JobSpec, candidate: Candidate, context: Context) -> bool:
+    return candidate.billing is Billing.SPOT and all(check(job, candidate, context) is None for check in SUITS)

@@ -1,0 +1,160 @@
+"""A month's report of costs: gathered from the ledger, written as Markdown, CSV, Parquet and a chart."""
+
+from __future__ import annotations
+
+import csv
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from decimal import Decimal
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+from spillway.attribution import MonthlyCost, total_of
+from spillway.costs.advice import Advice, advise
+from spillway.costs.lines import KEYS, CostLine, idle_lines, lines, merged, parts_of
+from spillway.costs.render import COLUMNS, advice_table, budget_table, chart, rows, table
+from spillway.errors import ConfigError
+from spillway.model import Attempt, BudgetState, Cluster, ClusterState
+from spillway.months import Month, month_of, named_month
+from spillway.runs.admission import snapshot
+from spillway.runs.services import Services
+
+TABLES = (("department",), ("business_scene",), ("job",), ("cluster", "billing"), ("billing",))
+FINEST = tuple(KEYS)
+FILES = ("report.md", "costs.csv", "costs.parquet", "costs.svg")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CostReport:
+    """What a month has cost until ``taken_at``. ``budgets`` are those of this month, none for an earlier one."""
+
+    month: Month
+    time_zone: str
+    taken_at: datetime
+    parts: tuple[MonthlyCost, ...]
+    clusters: tuple[Cluster, ...]
+    budgets: tuple[BudgetState, ...]
+    advice: tuple[Advice, ...]
+
+    def lines(self, by: Sequence[str]) -> tuple[CostLine, ...]:
+        """The month by these keys, what nobody used of fixed costs included, the most expensive line first."""
+        idle = idle_lines(self.parts, self.clusters, self.month, self.taken_at, by)
+        found = merged((*lines(self.parts, by), *idle))
+        return tuple(sorted(found, key=lambda line: -line.amount))
+
+    @property
+    def total(self) -> Decimal:
+        return total_of([line.amount for line in self.lines(())])
+
+    def markdown(self) -> str:
+        """The whole report for a person."""
+        name = self.month.name
+        text = [f"# Costs of {name} ({self.time_zone})", f"Until {self.taken_at:%Y-%m-%d %H:%M} UTC; ended pods only."]
+        for by in TABLES:
+            text += [f"## By {' and '.join(by).replace('_', ' ')}", table(self.lines(by), by)]
+        if self.budgets:
+            text += ["## Budgets of bought GPUs", budget_table(self.budgets, self.taken_at)]
+        advice = advice_table(self.advice) if self.advice else "Nothing that would save money was found."
+        return "\n\n".join([*text, "## Advice", advice]) + "\n"
+
+
+def month_for(services: Services, name: str | None, *, ago: timedelta = timedelta(0)) -> Month:
+    """The month of that name; where None the one of now, or of so long ago.
+
+    Raises:
+        ConfigError: the name is not one of a month.
+    """
+    zone = services.configuration.policy.time_zone
+    if name is None:
+        return month_of(services.clock() - ago, zone)
+    month = named_month(name, zone)
+    if month is None:
+        raise ConfigError("month", "", f"expected a month such as '2026-03', got '{name}'")
+    return month
+
+
+def cost_report(services: Services, month: Month, *, look: bool = True) -> CostReport:
+    """The report of a month; nothing is written.
+
+    Args:
+        look: whether clusters are asked for nodes that idle just now.
+    """
+    policy, now = services.configuration.policy, services.clock()
+    clusters = tuple(services.configuration.clusters.values())
+    entries = services.ledger.costs_between(month.starts_at, month.ends_at)
+    parts = parts_of(entries, month, policy.time_zone)
+    this = now in month
+    seen: tuple[ClusterState, ...] = snapshot(services).clusters if look and this else ()
+    return CostReport(
+        month=month,
+        time_zone=policy.time_zone,
+        taken_at=now,
+        parts=parts,
+        clusters=clusters,
+        budgets=services.ledger.budgets(policy, now, clusters) if this else (),
+        advice=advise(parts, clusters, _attempts(services, parts), seen, month=month, now=now),
+    )
+
+
+def write_report(report: CostReport, folder: Path) -> tuple[Path, ...]:
+    """Write ``FILES`` into a folder of the month; each is replaced at once, so that nobody reads half of one.
+
+    Raises:
+        ConfigError: the folder cannot be written.
+    """
+    whole = report.lines(FINEST)
+    target = folder / report.month.name
+    contents: dict[str, Callable[[Path], Any]] = {
+        "report.md": lambda path: path.write_text(report.markdown(), encoding="utf-8"),
+        "costs.csv": lambda path: path.write_text(_csv(whole), encoding="utf-8", newline=""),
+        "costs.parquet": lambda path: _write_parquet(whole, path),
+        "costs.svg": lambda path: path.write_text(_chart(report), encoding="utf-8"),
+    }
+    try:
+        target.mkdir(parents=True, exist_ok=True)
+        for name in FILES:
+            draft = target / f".{name}.{os.getpid()}"
+            contents[name](draft)
+            draft.replace(target / name)
+    except OSError as problem:
+        raise ConfigError(str(folder), "", f"the report cannot be written there: {problem.strerror}") from problem
+    return tuple(target / name for name in FILES)
+
+
+def _attempts(services: Services, parts: Sequence[MonthlyCost]) -> dict[str, Attempt]:
+    runs = {KEYS["run"](part.entry) or "" for part in parts}
+    return {attempt.label: attempt for run in sorted(runs) for attempt in services.ledger.attempts(run)}
+
+
+def _chart(report: CostReport) -> str:
+    by = ("department",)
+    return chart(report.lines(by), f"Costs of {report.month.name} by department")
+
+
+def _csv(found: Sequence[CostLine]) -> str:
+    text = StringIO()
+    writer = csv.writer(text)
+    writer.writerow((*FINEST, *COLUMNS))
+    writer.writerows([_harmless(cell) for cell in row] for row in rows(found))
+    return text.getvalue()
+
+
+def _harmless(cell: object) -> object:
+    """A cell that no spreadsheet takes for a formula."""
+    return f"'{cell}" if isinstance(cell, str) and cell[:1] in "=+-@\t\r" and cell else cell
+
+
+def _write_parquet(found: Sequence[CostLine], path: Path) -> None:
+    """Text, whole numbers, hours as decimals of six digits, money of two."""
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    hours, money = pa.decimal128(28, 6), pa.decimal128(28, 2)
+    kinds = (pa.int64(), hours, hours, hours, hours, money, money, money)
+    schema = pa.schema([*((key, pa.string()) for key in FINEST), *zip(COLUMNS, kinds, strict=True)])
+    columns = list(zip(*rows(found), strict=True)) or [()] * len(schema)
+    data = [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)]
+    parquet.write_table(pa.Table.from_arrays(data, schema=schema), path)

@@ -1,0 +1,93 @@
+"""Tell of budgets that are nearly or wholly spent: each crossing once a month, to everybody who is to know."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+
+from spillway.budget import notice_text, notice_title
+from spillway.config import Configuration
+from spillway.errors import SpillwayError
+from spillway.model import Crossing, Notice, NoticeTarget
+from spillway.runs.services import Say, Services
+
+CLAIM = timedelta(minutes=15)
+"""How long nobody else sends what somebody is sending; longer than any server takes to answer."""
+
+Deliver = Callable[[NoticeTarget, "Message"], None]
+"""Sends a message; raises SpillwayError where it has not arrived, and returns only where it has."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Message:
+    """What is sent; ``identity`` is the same however often it is tried."""
+
+    title: str
+    text: str
+    identity: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Told:
+    """What became of one look: crossings that are new, and notices that arrived or did not."""
+
+    crossings: tuple[Crossing, ...]
+    delivered: tuple[Notice, ...] = ()
+    failed: tuple[Notice, ...] = ()
+
+
+def watch_budgets(services: Services, deliver: Deliver, say: Say, *, dry_run: bool = False) -> Told:
+    """Put new crossings on record and deliver every notice that has not arrived yet, each at most once a call.
+
+    What does not arrive is tried again by the next call, also where this process dies in between: then when its claim
+    is over. Only a process that dies after a server has taken a message and before that is on record lets it be sent
+    twice, with the same identity.
+    """
+    ledger, policy, now = services.ledger, services.configuration.policy, services.clock()
+    if dry_run:
+        found = ledger.new_crossings(policy, now)
+        for crossing in found:
+            names = ", ".join(target.name for target in targets(services.configuration, crossing.department))
+            say(f"would tell {names or 'nobody, for no target is declared'}: {notice_title(crossing)}")
+        return Told(crossings=found)
+
+    def names_for(department: str) -> list[str]:
+        return [target.name for target in targets(services.configuration, department)]
+
+    found = ledger.note_crossings(policy, now, names_for)
+    for crossing in found:
+        say(f"{notice_title(crossing)}; to be told: {', '.join(names_for(crossing.department)) or 'nobody'}")
+    delivered: list[Notice] = []
+    failed: list[Notice] = []
+    declared = {target.name: target for target in services.configuration.notices}
+    while (notice := ledger.claim_notice(services.clock(), CLAIM, but=failed)) is not None:
+        if notice.target not in declared:
+            gone = f"{notice.target} is not told, budgets.yaml does not declare it any more"
+            ledger.close_notice(notice, services.clock(), problem=gone)
+            say(f"{gone}: {notice_title(notice.crossing)}")
+            continue
+        try:
+            deliver(declared[notice.target], _message(services, notice))
+        except SpillwayError as problem:
+            ledger.not_delivered(notice, str(problem))
+            say(f"{notice.target} could not be told ({notice.tries}. try): {problem}")
+            failed.append(notice)
+        else:
+            ledger.close_notice(notice, services.clock())
+            say(f"{notice.target} was told: {notice_title(notice.crossing)}")
+            delivered.append(notice)
+    return Told(crossings=found, delivered=tuple(delivered), failed=tuple(failed))
+
+
+def targets(configuration: Configuration, department: str) -> tuple[NoticeTarget, ...]:
+    """Those who are told of the department."""
+    return tuple(t for t in configuration.notices if not t.departments or department in t.departments)
+
+
+def _message(services: Services, notice: Notice) -> Message:
+    return Message(
+        title=notice_title(notice.crossing),
+        text=notice_text(notice.crossing),
+        identity=f"{services.ledger.installation()}-{notice.number}-{notice.target}",
+    )

@@ -1,0 +1,130 @@
+"""What a pod reaches stores and registry with: identities, addresses, certificates, as objects of its namespace."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from typing import Any
+
+from spillway.clouds.pod import PodAccess, pull_secret, store_ca, store_secret
+from spillway.connections import ConnectionSpec
+from spillway.errors import ConfigError
+from spillway.model import Attempt, CacheRule
+from spillway.runs.routes import let_read
+from spillway.runs.services import Services
+from spillway.runs.sites import ca_file, registry_host, store_endpoint
+from spillway.stores.encrypted_cache import key_of, prefix_of
+
+
+def _pod_store(services: Services, attempt: Attempt) -> ConnectionSpec:
+    """The identity that the attempt's pod has at the stores it works with: its site's, or its dataset's for reading it
+    from other sites.
+
+    Raises:
+        ResidencyRefused: they are another site's, and nobody lets its dataset be read from there, or not any more.
+    """
+    cluster = attempt.candidate.cluster
+    if services.store_site(attempt.job, cluster) == cluster:
+        return services.site(cluster).pod_store
+    dataset = services.dataset(attempt.job.dataset or "")
+    return services.connect(let_read(services, dataset, cluster, run=attempt.run))
+
+
+def pod_access(services: Services, attempt: Attempt) -> PodAccess:
+    """What pods reach store and registry with.
+
+    Each installation has its own: another one in the same namespace may use another store. So has each dataset that is
+    read from other sites.
+    """
+    installation, here = services.ledger.installation(), attempt.candidate.cluster
+    remote = services.store_site(attempt.job, here) != here
+    suffix = "-" + hashlib.sha256(str(attempt.job.dataset).encode()).hexdigest()[:8] if remote else ""
+    certificates = _certificates(services, attempt)
+    return PodAccess(
+        store_secret=f"spillway-store-{installation}{suffix}",
+        store_ca=f"spillway-store-ca-{installation}{suffix}" if "store" in certificates else None,
+        cache_ca=f"spillway-cache-ca-{installation}{suffix}" if "cache" in certificates else None,
+        pull_secret=f"spillway-registry-{installation}",
+    )
+
+
+def access_objects(services: Services, attempt: Attempt) -> list[Mapping[str, Any]]:
+    """The objects that ``pod_access`` names."""
+    site, installation = services.site(attempt.candidate.cluster), services.ledger.installation()
+    namespace, access = site.cluster.namespace, pod_access(services, attempt)
+    objects = [
+        store_secret(access.store_secret, namespace, _environment(services, attempt), installation=installation),
+        pull_secret(
+            access.pull_secret,
+            namespace,
+            host=registry_host(site.pull),
+            username=site.pull.login or "",
+            password=site.pull.password or "",
+            installation=installation,
+        ),
+    ]
+    certificates = _certificates(services, attempt)
+    named = access.certificates.items()
+    return objects + [store_ca(name, namespace, certificates[what], installation=installation) for what, name in named]
+
+
+def _certificates(services: Services, attempt: Attempt) -> dict[str, str]:
+    """The certificates (PEM) that vouch for the pod's ``store`` and its ``cache``, left out where the image has to know
+    them. Each store has its own: a client to whom certificates are named trusts no others.
+    """
+    stores = {"store": _pod_store(services, attempt)}
+    if _cache(services, attempt) is not None:
+        stores["cache"] = services.site(attempt.candidate.cluster).pod_store
+    found = {what: _store_certificates(store) for what, store in stores.items()}
+    return {what: text for what, text in found.items() if text}
+
+
+def _store_certificates(store: ConnectionSpec) -> str:
+    """Those that its pods' Connection names; empty where it names none.
+
+    Raises:
+        ConfigError: the file cannot be read here.
+    """
+    file = ca_file(store)
+    try:
+        return file.read_text(encoding="utf-8") if file else ""
+    except (OSError, UnicodeDecodeError) as problem:
+        field = f"{store.conn_id}.extra.verify"
+        raise ConfigError("Connections", field, f"expected a file of certificates (PEM): {problem}") from problem
+
+
+def _environment(services: Services, attempt: Attempt) -> dict[str, str]:
+    """The Secret that a pod reads the addresses of its stores from, its identities and, where it has one, the cache."""
+    environment = _store_environment("SPILLWAY_STORE", _pod_store(services, attempt))
+    rule = _cache(services, attempt)
+    if rule is None:
+        return environment
+    site, key = services.site(attempt.candidate.cluster), key_of(services.connect(rule.connection).password or "")
+    return {
+        **environment,
+        **_store_environment("SPILLWAY_CACHE", site.pod_store),
+        "SPILLWAY_CACHE_BUCKET": site.cluster.object_store.cache_bucket or "",
+        "SPILLWAY_CACHE_PREFIX": prefix_of(key, attempt.job.dataset or ""),
+        "SPILLWAY_CACHE_KEY": key.hex(),
+        "SPILLWAY_CACHE_BYTES": str(rule.limit_bytes),
+    }
+
+
+def _cache(services: Services, attempt: Attempt) -> CacheRule | None:
+    """The rule of the cache that the pod has; None where its dataset is not read from another site, or its own has no
+    place for one.
+    """
+    here = attempt.candidate.cluster
+    if services.store_site(attempt.job, here) == here or services.cluster(here).object_store.cache_bucket is None:
+        return None
+    return services.dataset(attempt.job.dataset or "").cache
+
+
+def _store_environment(name: str, store: ConnectionSpec) -> dict[str, str]:
+    """A store's address and the pods' own identity there."""
+    return {
+        f"{name}_ENDPOINT": store_endpoint(store),
+        f"{name}_REGION": str(store.extra.get("region_name", "us-east-1")),
+        f"{name}_ACCESS_KEY": store.login or "",
+        f"{name}_SECRET_KEY": store.password or "",
+    }

@@ -1,0 +1,284 @@
+"""The requests that a mover makes by the thousand (LIST, HEAD, GET, PUT), signed and retried; boto3 has the others."""
+
+from __future__ import annotations
+
+import os
+import random
+import ssl
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+from urllib.parse import quote, urlsplit
+
+from spillway.errors import ConfigError, Unreachable
+from spillway.stores.environment import environment_proxies
+from spillway.stores.http_pool import Broken, HttpPool, Origin, Reply
+from spillway.stores.patience import TRIES, Patience
+from spillway.stores.s3_answers import Refusal, raise_typed, refusal
+from spillway.stores.signing import Signer
+
+if TYPE_CHECKING:
+    from mypy_boto3_s3 import S3Client
+
+    from spillway.stores.proxied import ProxiedSession
+
+UNSIGNED = "UNSIGNED-PAYLOAD"
+FIX_CERTIFICATE = "give the file of the authority that signed it, or renew it where it has expired"
+_MISDIRECTED = {"PermanentRedirect", "TemporaryRedirect", "AuthorizationHeaderMalformed", "IncorrectEndpoint"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class S3Endpoint:
+    """Where an S3 server is and who asks it.
+
+    Args:
+        url: None for AWS itself.
+        session_token: of temporary credentials.
+        ca_file: the certificate authority of an endpoint that the system does not know.
+        attempts: tries of one request that fails, in all, with growing pauses between them; a server that is busy or
+            away is asked for longer, unless this is 1.
+        away_seconds: how long one that is away is waited for.
+        timeout_seconds: silence of the endpoint after which a try counts as failed.
+    """
+
+    url: str | None
+    region: str
+    access_key: str
+    secret_key: str = field(repr=False)
+    session_token: str | None = field(default=None, repr=False)
+    ca_file: Path | None = None
+    attempts: int = TRIES
+    away_seconds: float = 0.0
+    timeout_seconds: float = 60
+
+    def __post_init__(self) -> None:
+        if not self.access_key or not self.secret_key:
+            raise ConfigError("connection", self.url or "aws", "the access key or the secret key is empty")
+        try:
+            Origin.of(self.url or "https://aws")
+        except ValueError as problem:
+            raise ConfigError("connection", str(self.url), f"not an endpoint URL: {problem}") from problem
+
+    @property
+    def connect_seconds(self) -> float:
+        return min(10.0, self.timeout_seconds)
+
+    def client(self) -> S3Client:
+        """A boto3 client, safe to share between threads."""
+        from spillway.stores.s3_client import s3_client
+
+        return s3_client(self)
+
+    def bucket_url(self, bucket: str) -> str:
+        """Where the bucket's keys begin: below the endpoint, or on AWS at a host of its own where it can."""
+        if self.url is not None:
+            return f"{self.url.rstrip('/')}/{bucket}"
+        from botocore.utils import check_dns_name
+
+        aws = urlsplit(self.client().meta.endpoint_url)
+        # The certificate of AWS is for one label below the region's host.
+        if check_dns_name(bucket) and "." not in bucket:
+            return f"{aws.scheme}://{bucket}.{aws.netloc}"
+        return f"{aws.scheme}://{aws.netloc}/{bucket}"
+
+
+class S3Requests:
+    """Requests to one bucket; safe to share between threads.
+
+    A server that asks to be left alone, or is busy, is left alone by all of them. Once one has waited in vain for a
+    server that is away, the others do not, until it answers again.
+    """
+
+    def __init__(
+        self,
+        endpoint: S3Endpoint,
+        bucket: str,
+        *,
+        store: str,
+        credentials: str,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self.store, self.bucket = store, bucket
+        self.check_keys = f"check the access key and the secret key of {credentials}, and what its identity may do"
+        self._endpoint, self._clock, self._sleep = endpoint, clock, sleep
+        self._not_before = 0.0
+        self._lost = False
+
+    def send(
+        self,
+        operation: str,
+        method: str,
+        key: str | None = None,
+        *,
+        query: Sequence[tuple[str, str]] = (),
+        headers: Mapping[str, str] | None = None,
+        body: bytes | memoryview = b"",
+        payload: str = UNSIGNED,
+        condition: str = "",
+        expected: frozenset[int] = frozenset(),
+    ) -> Reply:
+        """The answer to one request, a success or of an ``expected`` status; its body is still to be read.
+
+        Args:
+            headers: by lower-case name.
+            payload: the sha256 (hex) of the body, where the caller knows it.
+            condition: how a message calls the request's condition.
+        Raises:
+            SpillwayError: what the last answer means, where trying again did not help.
+        """
+        patience = self._patience()
+        while True:
+            try:
+                reply = self._exchange(method, key, query, headers or {}, body, payload)
+                if reply.status < 300 or reply.status in expected:
+                    self._lost = False
+                    return reply
+                answer = refusal(operation, reply.status, reply.headers, b"".join(reply.chunks()))
+            except Broken as problem:
+                self._pause_after(problem, patience)
+                continue
+            moved = self._moved(answer)
+            if answer.busy:
+                pause = patience.after_busy(answer.retry_after_seconds)
+            elif answer.away:
+                pause = patience.after_away()
+            else:
+                pause = patience.after_failure() if moved or answer.passes else None
+            if pause is None:
+                self._lost = answer.away
+                self.refuse(answer, key or "", condition)
+            if answer.busy:
+                self._not_before = max(self._not_before, self._clock() + pause)
+            elif not moved:
+                self._sleep(pause)
+
+    def read(self, operation: str, method: str, key: str | None = None, **wanted: object) -> tuple[Reply, bytes]:
+        """The answer with its whole body, begun again where that breaks off."""
+        patience = self._patience()
+        while True:
+            reply = self.send(operation, method, key, **wanted)  # type: ignore[arg-type]
+            try:
+                return reply, b"".join(reply.chunks())
+            except Broken as problem:
+                self._pause_after(problem, patience)
+
+    def _patience(self) -> Patience:
+        away_seconds = 0.0 if self._lost else self._endpoint.away_seconds
+        return Patience(self._endpoint.attempts, self._clock, away_seconds=away_seconds)
+
+    def _pause_after(self, problem: Broken, patience: Patience) -> None:
+        pause = patience.after_away()
+        if pause is None:
+            self._lost = True
+            raise Unreachable(self.store, str(problem)) from problem
+        self._sleep(pause)
+
+    def refuse(self, answer: Refusal, key: str, condition: str) -> NoReturn:
+        """Raise what the answer means."""
+        raise_typed(answer, self.store, bucket=self.bucket, key=key, condition=condition, check_keys=self.check_keys)
+
+    def _exchange(
+        self,
+        method: str,
+        key: str | None,
+        query: Sequence[tuple[str, str]],
+        headers: Mapping[str, str],
+        body: bytes | memoryview,
+        payload: str,
+    ) -> Reply:
+        self._wait_for_turn()
+        place = self._place
+        target = place.path if key is None else f"{place.path}/{quote(key, safe='/~')}"
+        if query:
+            target += "?" + "&".join(f"{name}={quote(value, safe='-_.~')}" for name, value in query)
+        plain = {"host": place.host, **headers}
+        signed = place.signer.sign(method, target, plain, payload=payload)
+        if body or method == "PUT":
+            signed = {**signed, "content-length": str(len(body))}
+        try:
+            return place.session.send(method, target, signed, body)
+        except ssl.SSLCertVerificationError as problem:
+            text = f"its certificate cannot be verified ({problem.verify_message or problem}); {FIX_CERTIFICATE}"
+            raise ConfigError(self.store, "", text) from problem
+
+    @cached_property
+    def _place(self) -> _Place:
+        return _Place.find(self._endpoint, self.bucket)
+
+    def _moved(self, answer: Refusal) -> bool:
+        """Whether the bucket turns out to be in another region, where the next try will find it."""
+        region = answer.headers.get("x-amz-bucket-region", "")
+        elsewhere = answer.code in _MISDIRECTED or answer.status in (301, 307)
+        if not elsewhere or not region or region == self._endpoint.region:
+            return False
+        self._endpoint = replace(self._endpoint, region=region)
+        self.__dict__.pop("_place", None)
+        return True
+
+    def _wait_for_turn(self) -> None:
+        pause = self._not_before - self._clock()
+        if pause > 0:
+            # Not all at once when the time has come.
+            self._sleep(pause * random.uniform(1.0, 1.25))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Place:
+    """A bucket at its present address."""
+
+    origin_url: str
+    host: str
+    path: str
+    signer: Signer
+    session: HttpPool | ProxiedSession
+
+    @classmethod
+    def find(cls, endpoint: S3Endpoint, bucket: str) -> _Place:
+        url = endpoint.bucket_url(quote(bucket, safe=""))
+        parts = urlsplit(url)
+        origin = Origin.of(url)
+        origin_url = f"{parts.scheme}://{parts.netloc}"
+        return cls(
+            origin_url=origin_url,
+            host=_host_header(origin),
+            path=parts.path,
+            signer=Signer(endpoint.access_key, endpoint.secret_key, endpoint.session_token, endpoint.region),
+            session=_session(endpoint, origin, origin_url),
+        )
+
+
+def _host_header(origin: Origin) -> str:
+    host = f"[{origin.host}]" if ":" in origin.host else origin.host
+    usual = 443 if origin.tls else 80
+    return host if origin.port == usual else f"{host}:{origin.port}"
+
+
+def _session(endpoint: S3Endpoint, origin: Origin, origin_url: str) -> HttpPool | ProxiedSession:
+    try:
+        tls = ssl.create_default_context(cafile=_authorities(endpoint)) if origin.tls else None
+    except OSError as problem:
+        text = f"the certificates in '{_authorities(endpoint)}' cannot be read: {problem}"
+        raise ConfigError("connection", origin_url, text) from problem
+    proxies = environment_proxies(origin_url)
+    if origin_url.partition(":")[0] in proxies:
+        from spillway.stores.proxied import ProxiedSession
+
+        timeouts = (endpoint.connect_seconds, endpoint.timeout_seconds)
+        return ProxiedSession(origin_url, proxies, verify=_authorities(endpoint), timeouts=timeouts)
+    return HttpPool(
+        origin,
+        tls=tls,
+        connect_seconds=endpoint.connect_seconds,
+        silence_seconds=endpoint.timeout_seconds,
+    )
+
+
+def _authorities(endpoint: S3Endpoint) -> str:
+    """The file of certificate authorities, found as boto3 finds it."""
+    from botocore.httpsession import get_cert_path
+
+    return str(endpoint.ca_file or os.environ.get("AWS_CA_BUNDLE") or get_cert_path(True))

@@ -1,0 +1,43 @@
+"""File systems of a size of their own, for what a full disk does."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+
+@contextmanager
+def small_disk(folder: Path, options: str) -> Iterator[Path]:
+    """A tmpfs with these mount options at ``folder``; the test is skipped where this user may not mount one."""
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(folder)]
+    done = subprocess.run(mount, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        pytest.skip(f"a file system of its own needs the right to mount one: {done.stderr.strip()}")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+@contextmanager
+def filled(folder: Path, *, left_bytes: int = 0) -> Iterator[None]:
+    """No more than this is left on the disk of ``folder`` for the length of the block."""
+    file = folder / "filler"
+    descriptor = os.open(file, os.O_WRONLY | os.O_CREAT)
+    try:
+        for size in (1 << 16, 1 << 12, 1):
+            with contextlib.suppress(OSError):
+                while True:
+                    os.write(descriptor, b"x" * size)
+        os.truncate(descriptor, os.fstat(descriptor).st_size - left_bytes)
+        yield
+    finally:
+        os.close(descriptor)
+        file.unlink()

@@ -1,0 +1,148 @@
+"""Spot that comes and goes, by seed, and what a job costs in it under a policy and with perfect foresight.
+
+The stretches are log-normal with the means and medians that were measured in public zones. Time is in steps of six
+minutes, money in GPU-hours of on-demand.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+
+import numpy as np
+
+from spillway.deadlines import Pace, pace
+from spillway.model import Schedule
+
+STEP = timedelta(minutes=6)
+BEGAN = datetime(2026, 1, 5, tzinfo=UTC)
+SPOT_PRICE = 0.3
+RESTART_STEPS = 2
+
+ZONES: Sequence[tuple[float, float, float, float]] = (
+    (1.69, 0.54, 1.48, 0.49),
+    (2.05, 0.70, 1.66, 0.54),
+    (1.56, 0.49, 2.26, 0.54),
+    (1.98, 0.70, 4.26, 1.08),
+    (1.80, 0.38, 5.68, 0.87),
+    (0.81, 0.38, 6.06, 1.03),
+    (1.10, 0.38, 10.40, 1.41),
+    (1.07, 0.33, 2.70, 1.17),
+    (2.01, 0.42, 3.47, 0.58),
+    (2.21, 0.75, 1.78, 0.42),
+)
+"""Hours for which spot is away, mean and median, and for which it is there: V100 zones with 45 to 90 % of the time."""
+
+
+class Mode(StrEnum):
+    IDLE = "idle"
+    SPOT = "spot"
+    ON_DEMAND = "on-demand"
+
+
+Policy = Callable[[Schedule, datetime, bool, Mode], Mode]
+"""What to do in the next step, from the schedule, whether there is spot, and what was done in the last one."""
+
+
+def availability(zone: tuple[float, float, float, float], steps: int, seed: int) -> list[bool]:
+    """Whether there is spot, step by step."""
+    chance = random.Random(seed)
+    down_mean, down_median, up_mean, up_median = zone
+    there = chance.random() < up_mean / (up_mean + down_mean)
+    found: list[bool] = []
+    while len(found) < steps:
+        mean, median = (up_mean, up_median) if there else (down_mean, down_median)
+        hours = median * math.exp(chance.gauss(0, math.sqrt(2 * math.log(mean / median))))
+        found += [there] * max(1, round(hours * (timedelta(hours=1) / STEP)))
+        there = not there
+    return found[:steps]
+
+
+def cost_of(policy: Policy, work: int, spot: Sequence[bool]) -> float | None:
+    """What the job costs whose work and deadline are so many steps; None where it misses the deadline."""
+    mode, done, starting, cost = Mode.IDLE, 0, 0, 0.0
+    for step, there in enumerate(spot):
+        if done >= work:
+            break
+        wanted = policy(schedule_at(work, done, len(spot)), BEGAN + step * STEP, there, mode)
+        if wanted is Mode.SPOT and not there:
+            wanted = Mode.IDLE
+        starting = RESTART_STEPS if wanted is not mode else starting
+        mode = wanted
+        cost += {Mode.IDLE: 0.0, Mode.SPOT: SPOT_PRICE, Mode.ON_DEMAND: 1.0}[mode]
+        if mode is not Mode.IDLE and starting:
+            starting -= 1
+        elif mode is not Mode.IDLE:
+            done += 1
+    return cost * (STEP / timedelta(hours=1)) if done >= work else None
+
+
+def half_way(schedule: Schedule, now: datetime, there: bool, mode: Mode) -> Mode:
+    """What ``deadlines.pace`` says, and spot is kept while it is there."""
+    stands = pace(schedule, now, on_demand=mode is Mode.ON_DEMAND)
+    if stands is Pace.LATE or (stands is Pace.BEHIND and not there):
+        return Mode.ON_DEMAND
+    return Mode.SPOT if there else Mode.IDLE
+
+
+def greedy(schedule: Schedule, now: datetime, there: bool, mode: Mode) -> Mode:
+    """Spot or nothing until the last moment."""
+    if pace(schedule, now) is Pace.LATE:
+        return Mode.ON_DEMAND
+    return Mode.SPOT if there else Mode.IDLE
+
+
+def always_on_demand(schedule: Schedule, now: datetime, there: bool, mode: Mode) -> Mode:
+    return Mode.ON_DEMAND
+
+
+def gap_ratio(slack: float, seeds: Sequence[int], *, work: int = 400) -> float:
+    """How many times as far greedy is from the cheapest as ``half_way``, over all zones, for a job of forty hours.
+
+    Args:
+        slack: the time until the deadline by the work.
+    """
+    windows = [availability(zone, int(work * slack), seed) for zone in ZONES for seed in seeds]
+    best = sum(cheapest(work, spot) for spot in windows)
+    costs = [[cost_of(policy, work, spot) for spot in windows] for policy in (greedy, half_way)]
+    by_greedy, by_half_way = (sum(cost for cost in found if cost is not None) for found in costs)
+    assert all(cost is not None for found in costs for cost in found), "a deadline was missed"
+    return (by_greedy - best) / (by_half_way - best)
+
+
+def schedule_at(work: int, done: int, deadline: int) -> Schedule:
+    return Schedule(
+        began_at=BEGAN,
+        deadline=BEGAN + deadline * STEP,
+        work=work * STEP,
+        done=done * STEP,
+        restart=RESTART_STEPS * STEP,
+    )
+
+
+def cheapest(work: int, spot: Sequence[bool]) -> float:
+    """The least that the job can cost by its deadline for whoever knows beforehand when there is spot."""
+    modes = [Mode.IDLE, *((mode, left) for mode in (Mode.SPOT, Mode.ON_DEMAND) for left in range(RESTART_STEPS + 1))]
+    ahead = {mode: np.concatenate([np.zeros(1), np.full(work, np.inf)]) for mode in modes}  # by the work that is left
+    for there in reversed(spot):
+        now = {}
+        for mode in modes:
+            options = [ahead[Mode.IDLE]]
+            for kind, price in ((Mode.SPOT, SPOT_PRICE), (Mode.ON_DEMAND, 1.0)):
+                if kind is Mode.SPOT and not there:
+                    continue
+                left = mode[1] if isinstance(mode, tuple) and mode[0] is kind else RESTART_STEPS
+                after = ahead[kind, left - 1] if left else _shifted(ahead[kind, 0])
+                options.append(price + after)
+            now[mode] = np.minimum.reduce(options)
+            now[mode][0] = 0.0
+        ahead = now
+    return float(ahead[Mode.IDLE][work]) * (STEP / timedelta(hours=1))
+
+
+def _shifted(costs: np.ndarray) -> np.ndarray:
+    """With one step of the work done."""
+    return np.concatenate([costs[:1], costs[:-1]])

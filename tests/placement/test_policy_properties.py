@@ -1,0 +1,300 @@
+"""What holds of every decision, whatever the clusters look like."""
+
+from __future__ import annotations
+
+import json
+import random
+from dataclasses import asdict, replace
+from datetime import timedelta
+from decimal import Decimal
+from operator import attrgetter
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from spillway import codec
+from spillway.model import (
+    Billing,
+    Candidate,
+    Cluster,
+    DatasetFacts,
+    JobSpec,
+    NodePool,
+    PlacementDecision,
+    PlacementPolicy,
+    Priority,
+    Reservation,
+    Snapshot,
+    Tier,
+)
+from spillway.placement.context import index
+from spillway.placement.explain import clusters, why_not
+from spillway.placement.policy import outlook, place
+from spillway.placement.queueing import PATIENCE, queues_at
+from spillway.placement.rules import BY_BILLING, FILTERS, OF_CLUSTER, OF_POOL, OF_QUEUE
+from spillway.testing.builders import (
+    NOW,
+    cloud_cluster,
+    cloud_pool,
+    cluster_state,
+    cooling,
+    job_spec,
+    node_pool,
+    nodes_of,
+    onprem_cluster,
+    placement_policy,
+    pod,
+    queued_run,
+    reservation,
+    snapshot,
+)
+
+POLICY = placement_policy()
+
+POOLS = (
+    node_pool(max_nodes=3),
+    node_pool(name="v100", gpu_model="V100", gpu_memory_gib=32, gpus_per_node=4, max_nodes=2),
+)
+CLOUD_POOL = cloud_pool(
+    max_nodes=2,
+    prices_per_gpu_hour={Billing.ON_DEMAND: Decimal(8), Billing.RESERVED: Decimal(8), Billing.SPOT: Decimal("2.8")},
+)
+CLUSTERS = (onprem_cluster(pools=POOLS), cloud_cluster(pools=(CLOUD_POOL,)))
+PLACES = [(cluster.name, pool.name) for cluster in CLUSTERS for pool in cluster.pools]
+gpus = st.integers(min_value=1, max_value=8)
+waiting = st.builds(
+    queued_run,
+    run=st.sampled_from(["q-1", "q-2"]),
+    since=st.sampled_from([NOW, NOW - PATIENCE]),
+    nodes=st.integers(1, 2),
+    gpus_per_node=gpus,
+    places=st.frozensets(st.sampled_from(PLACES), min_size=1),
+)
+
+
+@st.composite
+def snapshots(draw: st.DrawFn) -> Snapshot:
+    """Two clusters, some nodes of which run, with pods that are ours, foreign, pending or on a node."""
+    seen, unseen = [], []
+    for cluster in CLUSTERS:
+        if draw(st.integers(0, 9)) == 0:
+            unseen.append(cluster)
+            continue
+        nodes = [
+            replace(node, ready=draw(st.integers(0, 5)) > 0)
+            for pool in cluster.pools
+            for node in nodes_of(pool, draw(st.integers(0, pool.max_nodes)))
+        ]
+        pods = [
+            pod(
+                name=f"p{index}",
+                gpus=draw(gpus),
+                node=draw(st.sampled_from([*(node.name for node in nodes), None])),
+                attempt=draw(st.sampled_from([None, "r-0", "r-1", "r-2"])),
+            )
+            for index in range(draw(st.integers(0, 4)))
+        ]
+        seen.append(cluster_state(cluster, nodes=nodes, pods=pods))
+    promised = [
+        reservation(
+            attempt=f"r-{index}",
+            cluster=where[0],
+            pool=where[1],
+            gpus_per_node=draw(gpus),
+            nodes=draw(st.integers(1, 2)),
+            ends_at=draw(st.sampled_from([None, NOW + timedelta(hours=1), NOW + timedelta(hours=2)])),
+        )
+        for index, where in enumerate(draw(st.lists(st.sampled_from(PLACES), max_size=3)))
+    ]
+    return snapshot(
+        unreachable={cluster.name: "no answer" for cluster in unseen},
+        unreachable_clusters=tuple(unseen),
+        clusters=tuple(seen),
+        reservations=tuple(promised),
+        cool_downs=tuple(draw(st.lists(st.just(cooling()), max_size=1))),
+        queue=tuple(draw(st.lists(waiting, max_size=2, unique_by=attrgetter("run")))),
+        datasets=draw(st.sampled_from([{}, {"digits": DatasetFacts(home="onprem", size_bytes=10**12)}])),
+        link_rates=draw(st.sampled_from([{}, {"cloud": 5e7}])),
+        datasets_present=frozenset(draw(st.sets(st.sampled_from([("digits", "onprem"), ("digits", "cloud")])))),
+    )
+
+
+jobs = st.builds(
+    job_spec,
+    priority=st.sampled_from(Priority),
+    gpus_per_node=gpus,
+    nodes=st.integers(1, 4),
+    gpu_memory_gib=st.sampled_from([0, 80]),
+    dataset=st.sampled_from([None, "digits"]),
+    spot_ok=st.booleans(),
+    latency_sensitive=st.booleans(),
+    tier=st.sampled_from(Tier),
+)
+
+
+def shuffled(seen: Snapshot, order: random.Random) -> Snapshot:
+    """The same facts in another order."""
+    clusters = [
+        replace(
+            state,
+            cluster=replace(state.cluster, pools=tuple(_shuffled_prices(pool, order) for pool in pools)),
+            nodes=tuple(order.sample(state.nodes, len(state.nodes))),
+            pods=tuple(order.sample(state.pods, len(state.pods))),
+        )
+        for state in order.sample(seen.clusters, len(seen.clusters))
+        for pools in [order.sample(state.cluster.pools, len(state.cluster.pools))]
+    ]
+    return replace(
+        seen,
+        clusters=tuple(clusters),
+        reservations=tuple(order.sample(seen.reservations, len(seen.reservations))),
+    )
+
+
+def _shuffled_prices(pool: NodePool, order: random.Random) -> NodePool:
+    prices = pool.prices_per_gpu_hour
+    return replace(pool, prices_per_gpu_hour={b: prices[b] for b in order.sample(sorted(prices), len(prices))})
+
+
+@given(job=jobs, seen=snapshots(), order=st.randoms(use_true_random=False))
+def test_the_order_of_the_snapshot_does_not_matter(job: JobSpec, seen: Snapshot, order: random.Random) -> None:
+    assert place(job, shuffled(seen, order), POLICY) == place(job, seen, POLICY)
+
+
+@settings(max_examples=1000)
+@given(job=jobs, seen=snapshots())
+def test_the_decision_is_rebuilt_from_its_stored_inputs(job: JobSpec, seen: Snapshot) -> None:
+    decision = place(job, seen, POLICY)
+    stored = json.dumps({"job": codec.encode(job), "snapshot": codec.encode(seen), "policy": codec.encode(POLICY)})
+    read = json.loads(stored)
+    rebuilt = place(
+        codec.decode(JobSpec, read["job"]),
+        codec.decode(Snapshot, read["snapshot"]),
+        codec.decode(PlacementPolicy, read["policy"]),
+    )
+    assert rebuilt == decision
+    assert codec.decode(PlacementDecision, json.loads(json.dumps(codec.encode(decision)))) == decision
+
+
+@given(job=jobs, seen=snapshots())
+def test_why_not_there_is_answered_for_every_place_of_every_cluster(job: JobSpec, seen: Snapshot) -> None:
+    decision = place(job, seen, POLICY)
+    said = [line for cluster in clusters(seen) for line in why_not(decision, cluster)]
+    assert len(said) == len(decision.verdicts)
+    assert sum(line.endswith(": is chosen") for line in said) == (decision.chosen is not None)
+
+
+@given(job=jobs, seen=snapshots())
+def test_the_chosen_place_has_nodes_for_every_pod(job: JobSpec, seen: Snapshot) -> None:
+    chosen = place(job, seen, POLICY).chosen
+    if chosen is None:
+        return
+    [state] = [state for state in seen.clusters if state.cluster.name == chosen.cluster]
+    free = {n.name: n.allocatable_gpus for n in state.nodes if n.pool == chosen.pool and n.ready and n.schedulable}
+    for running in state.pods:
+        if running.node in free:
+            free[running.node] -= running.gpus
+    assert sum(max(0, left) // job.gpus_per_node for left in free.values()) >= job.nodes
+
+
+@given(queue=st.lists(jobs, max_size=12))
+def test_jobs_placed_one_after_the_other_never_exceed_a_node(queue: list[JobSpec]) -> None:
+    """Each reservation's pods are put on nodes as the cluster's scheduler would, and every one of them finds a node."""
+    seen = snapshot(*(cluster_state(cluster) for cluster in CLUSTERS))
+    promised: list[Reservation] = []
+    for number, job in enumerate(queue):
+        chosen = place(job, replace(seen, reservations=tuple(promised)), POLICY).chosen
+        if chosen is not None:
+            promised.append(_reserved(f"j{number:02}-1", job, chosen))
+    free = {(s.cluster.name, n.pool, n.name): n.allocatable_gpus for s in seen.clusters for n in s.nodes}
+    for held in promised:
+        for _ in range(held.nodes):
+            fitting = [k for k, f in free.items() if k[:2] == (held.cluster, held.pool) and f >= held.gpus_per_node]
+            free[min(fitting)] -= held.gpus_per_node
+    assert all(gpus >= 0 for gpus in free.values())
+
+
+@given(seen=snapshots(), job=jobs)
+def test_a_reservation_and_its_pod_on_the_node_it_was_counted_on_are_one(seen: Snapshot, job: JobSpec) -> None:
+    """Nothing changes for others when the pod of a reservation appears: pending, then on the first node that fits."""
+    empty = replace(
+        seen, reservations=(), cool_downs=(), clusters=tuple(replace(state, pods=()) for state in seen.clusters)
+    )
+    first = place(job, empty, POLICY).chosen
+    if first is None or job.nodes > 1:
+        return
+    held = _reserved("first-1", job, first)
+    promised = replace(empty, reservations=(held,))
+    [state] = [state for state in empty.clusters if state.cluster.name == first.cluster]
+    usable = [n.name for n in state.nodes if n.pool == first.pool and n.ready and n.allocatable_gpus >= job.gpus]
+    for where in (None, min(usable)):
+        its_pod = pod(name="first-1", gpus=job.gpus, attempt="first-1", node=where)
+        others = tuple(other for other in empty.clusters if other is not state)
+        appeared = replace(promised, clusters=(*others, replace(state, pods=(its_pod,))))
+        assert place(job_spec(gpus_per_node=1), appeared, POLICY) == place(job_spec(gpus_per_node=1), promised, POLICY)
+        assert place(job, appeared, POLICY) == place(job, promised, POLICY)
+
+
+@given(job=jobs, seen=snapshots())
+def test_who_looks_without_the_table_sees_what_the_decision_comes_to(job: JobSpec, seen: Snapshot) -> None:
+    decision = place(job, seen, POLICY)
+    waits_at = queues_at(decision) if decision.chosen is None else frozenset()
+    assert outlook(job, seen, POLICY) == (decision.chosen, decision.possible, waits_at)
+
+
+@given(job=jobs, seen=snapshots())
+def test_a_filter_says_the_same_of_all_that_it_is_asked_for_once(job: JobSpec, seen: Snapshot) -> None:
+    assert {*OF_CLUSTER, *OF_POOL, *BY_BILLING, *OF_QUEUE} == set(FILTERS)
+    context = index(seen, POLICY)
+    for of_cluster in context.offers:
+        every = [candidate for of_pool in of_cluster for candidate in of_pool]
+        for check in OF_CLUSTER:
+            assert len({check(job, candidate, context) is None for candidate in every}) == 1
+        for of_pool in of_cluster:
+            for check in (*OF_CLUSTER, *OF_POOL, *OF_QUEUE):
+                assert len({check(job, candidate, context) for candidate in of_pool}) == 1
+
+
+@given(job=jobs, seen=snapshots())
+def test_no_place_is_chosen_that_a_filter_rejects(job: JobSpec, seen: Snapshot) -> None:
+    decision = place(job, seen, POLICY)
+    context = index(seen, POLICY)
+    for check in FILTERS:
+        assert decision.chosen is None or check(job, decision.chosen, context) is None
+    unspoken = [verdict.candidate for verdict in decision.verdicts if not verdict.rejections]
+    assert (decision.chosen is None) == (not unspoken)
+
+
+@given(job=jobs, seen=snapshots(), less=st.decimals(min_value="0.01", max_value="0.99", places=2))
+def test_a_cheaper_place_that_is_equal_otherwise_never_loses(job: JobSpec, seen: Snapshot, less: Decimal) -> None:
+    """Every cluster gets a twin, whose name comes last, that differs in its prices only."""
+    twins = tuple(replace(state, cluster=_twin(state.cluster, less)) for state in seen.clusters)
+    there = seen.datasets_present | {(dataset, facts.home) for dataset, facts in seen.datasets.items()}
+    both = replace(
+        seen,
+        clusters=(*seen.clusters, *twins),
+        cool_downs=(),
+        datasets_present=there | {(dataset, f"z-{cluster}") for dataset, cluster in there},
+        link_rates={**seen.link_rates, **{f"z-{cluster}": rate for cluster, rate in seen.link_rates.items()}},
+        reservations=(),
+    )
+    chosen = place(job, both, POLICY).chosen
+    assert chosen is None or chosen.cluster.startswith("z-")
+
+
+def _twin(cluster: Cluster, less: Decimal) -> Cluster:
+    pools = tuple(
+        replace(pool, prices_per_gpu_hour={b: price * less for b, price in pool.prices_per_gpu_hour.items()})
+        for pool in cluster.pools
+    )
+    return replace(cluster, name=f"z-{cluster.name}", pools=pools)
+
+
+def _reserved(attempt: str, job: JobSpec, chosen: Candidate) -> Reservation:
+    return reservation(
+        attempt=attempt,
+        department=job.department,
+        gpus_per_node=job.gpus_per_node,
+        nodes=job.nodes,
+        **asdict(chosen),
+    )

@@ -1,0 +1,37 @@
+"""While a run waits, its trigger says to all others where it lacks nothing but room."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime
+
+import pytest
+from airflow.triggers.base import TriggerEvent
+
+from spillway.codec import encode
+from spillway.testing.builders import job_spec, placement_policy, snapshot
+from spillway.testing.installed import Installed
+from spillway.testing.polling import eventually
+from spillway_airflow.triggers.capacity import CapacityTrigger
+
+RUN, JOB = "digits-0123456789-1", job_spec()
+
+
+@pytest.mark.usefixtures("_soon")
+def test_a_run_that_waits_holds_no_pool_that_cannot_be_seen_any_more(installed: Installed) -> None:
+    ledger, now = installed.ledger, datetime.now(UTC)
+    ledger.open_run(RUN, JOB, {}, now)
+    ledger.still_waits(RUN, JOB, {("onprem", "gpu")}, now)
+
+    def held() -> bool:
+        return bool(ledger.complete(None, JOB, snapshot(), placement_policy(), datetime.now(UTC)).queue)
+
+    async def wait() -> TriggerEvent:
+        trigger = CapacityTrigger(job=encode(JOB), run=RUN, poll_seconds=0.1)
+        waiting = asyncio.ensure_future(anext(aiter(trigger.run())))
+        await asyncio.to_thread(eventually, lambda: not held(), seconds=60)
+        ledger.cancel_run(RUN, "nobody needs it", now)
+        return await asyncio.wait_for(waiting, 60)
+
+    assert held()
+    assert asyncio.run(wait()).payload == {"run": RUN, "chosen": None}

@@ -1,0 +1,103 @@
+"""A month's report: gathered from a real ledger, written whole, the same in every form."""
+
+from __future__ import annotations
+
+import csv
+import json
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+from pyarrow import parquet
+
+from spillway.config import Configuration
+from spillway.errors import ConfigError
+from spillway.ledger import open_ledger
+from spillway.model import Billing, Budget, RunPolicy
+from spillway.runs.cost_report import FILES, cost_report, month_for, write_report
+from spillway.runs.services import Services
+from spillway.testing.builders import cloud_cluster, job_spec, onprem_cluster, placement_policy
+from spillway.testing.ledger_files import new_ledger
+from spillway.testing.ledger_values import a_cost
+
+NOW = datetime(2026, 4, 2, tzinfo=UTC)
+BOUNDARY = datetime(2026, 3, 31, 15, tzinfo=UTC)
+"""Where March ends in Tokyo."""
+
+
+@pytest.fixture
+def services(tmp_path: Path) -> Services:
+    """A ledger in which a night in the cloud over the end of March in Tokyo is booked; no cluster is asked."""
+    url = new_ledger(tmp_path / "ledger.db")
+    ledger = open_ledger(url)
+    ledger.open_run("r", job_spec(), {}, NOW)
+    night = {"started_at": BOUNDARY - timedelta(hours=2), "ended_at": BOUNDARY + timedelta(hours=4)}
+    price = {"price_per_gpu_hour": Decimal(8), "gpu_hours": Decimal(6), "amount": Decimal(48)}
+    place = {"cluster": "cloud", "pool": "h100", "billing": Billing.ON_DEMAND, "department": "research"}
+    ledger.book(a_cost("r-1", business_scene="=search", **night, **price, **place))
+    budget = Budget(department="research", limit=Decimal(100))
+    policy = replace(placement_policy(), time_zone="Asia/Tokyo", budgets=(budget,))
+    clusters = {cluster.name: cluster for cluster in (onprem_cluster(), cloud_cluster())}
+    declared = Configuration(clusters=clusters, datasets={}, policy=policy, runs=RunPolicy())
+
+    def no_site(cluster: object) -> object:
+        raise AssertionError(f"asked {cluster}")
+
+    return Services(
+        configuration=declared,
+        open_ledger=lambda: ledger,
+        open_site=no_site,  # type: ignore[arg-type]
+        image_uses=tuple,
+        clock=lambda: NOW,
+    )
+
+
+def test_report_gate_and_ledger_cut_a_month_at_the_same_moment(services: Services) -> None:
+    march, april = (cost_report(services, month_for(services, name), look=False) for name in ("2026-03", None))
+    assert (march.total, april.total) == (Decimal(16), Decimal(32))
+    assert [state.booked for state in april.budgets] == [Decimal(32)]
+    assert march.total + april.total == sum(entry.amount for entry in services.ledger.costs())
+    assert march.budgets == ()
+
+
+def test_a_report_is_the_same_in_every_form_and_is_replaced_whole(services: Services, tmp_path: Path) -> None:
+    report = cost_report(services, month_for(services, "2026-04"), look=False)
+    for _ in range(2):
+        written = write_report(report, tmp_path / "reports")
+    assert sorted(path.name for path in (tmp_path / "reports" / "2026-04").iterdir()) == sorted(FILES)
+    markdown, sheet, table, picture = written
+    (line,) = csv.DictReader(sheet.read_text().splitlines())
+    (row,) = parquet.read_table(table).to_pylist()
+    assert (line["amount"], row["amount"]) == ("32.00", Decimal("32.00"))
+    assert (line["billed"], row["billed"]) == ("4.000000", Decimal(4))
+    assert (line["business_scene"], row["business_scene"]) == ("'=search", "=search")
+    assert (line["used"], row["used"]) == ("", None), "unknown is not 0"
+    text = markdown.read_text()
+    assert text.startswith("# Costs of 2026-04 (Asia/Tokyo)")
+    assert "| total |  | 4.00 |  |  | 32.00 | 0.00 | 32.00 |" in text
+    assert "| research | 100.00 | 32.00 | 0.00 | 0.00 | 68.00 | 32% |" in text
+    assert ">32.00</text>" in picture.read_text()
+
+
+def test_a_month_in_which_nothing_ran_has_a_report(services: Services, tmp_path: Path) -> None:
+    report = cost_report(services, month_for(services, "2026-02"), look=False)
+    table = write_report(report, tmp_path)[2]
+    assert parquet.read_table(table).num_rows == 0
+    assert (report.total, report.advice) == (Decimal(0), ())
+
+
+def test_what_is_no_month_and_a_folder_that_cannot_be_written_are_told(services: Services, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="expected a month such as '2026-03', got 'March'"):
+        month_for(services, "March")
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ConfigError, match="the report cannot be written there: Not a directory"):
+        write_report(cost_report(services, month_for(services, None), look=False), tmp_path / "file" / "reports")
+
+
+def test_a_report_writes_nothing_to_the_ledger(services: Services, tmp_path: Path) -> None:
+    before = json.dumps([str(entry) for entry in services.ledger.costs()])
+    cost_report(services, month_for(services, None), look=False)
+    assert json.dumps([str(entry) for entry in services.ledger.costs()]) == before
+    assert not list(tmp_path.glob("2026-*"))
