@@ -12,8 +12,8 @@ import yaml
 
 from spillway.__main__ import parser
 from spillway.config import load_job
+from spillway.config.clusters import ClustersFile
 from spillway.config.job import JobFile
-from spillway.config.schema import ClustersFile
 from spillway.model import CostEntry, Dataset, PlacementDecision, PlacementVerdict, Rejection, Tier
 from spillway.sandbox.__main__ import main as sandbox_main
 

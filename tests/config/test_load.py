@@ -12,19 +12,10 @@ from typing import Any
 import pytest
 
 from spillway.config import Configuration, configuration_directory, load, load_job
+from spillway.config.clusters import ClusterEntry, LinkEntry, PoolEntry, RegistryEntry, StoreEntry
 from spillway.config.datasets import DatasetEntry
 from spillway.config.job import JobFile
-from spillway.config.schema import (
-    ClusterEntry,
-    LinkEntry,
-    PoolEntry,
-    QuotaEntry,
-    RegistryEntry,
-    RepositoryEntry,
-    RetentionEntry,
-    RunsEntry,
-    StoreEntry,
-)
+from spillway.config.schema import QuotaEntry, RepositoryEntry, RetentionEntry, RunsEntry
 from spillway.model import (
     Billing,
     CloudAccess,
@@ -73,6 +64,19 @@ def test_the_files_become_values(directory: Path) -> None:
         ),
         runs=RunPolicy(),
     )
+
+
+def test_which_sites_are_of_low_latency_is_declared_and_on_premises_where_nothing_is_said(
+    directory: Path, write: Write
+) -> None:
+    def low_latency() -> set[str]:
+        return {name for name, cluster in load(directory).clusters.items() if cluster.is_low_latency}
+
+    assert low_latency() == {"onprem"}
+    write("clusters.yaml", ("clusters", 1, "low_latency"), True)
+    assert low_latency() == {"onprem", "cloud"}
+    write("clusters.yaml", ("clusters", 0, "low_latency"), False)
+    assert low_latency() == set()
 
 
 def test_who_may_use_the_cloud_is_nobody_where_nothing_is_said(directory: Path, write: Write) -> None:

@@ -61,9 +61,10 @@ def load(directory: Path) -> Configuration:
     Raises:
         ConfigError: a file is missing or wrong, or names something that another one does not declare.
     """
+    from spillway.config.clusters import ClustersFile
     from spillway.config.datasets import DatasetsFile
     from spillway.config.document import read
-    from spillway.config.schema import ClustersFile, PolicyFile
+    from spillway.config.schema import PolicyFile
 
     if not directory.is_dir():
         raise ConfigError(str(directory), "", "no such directory; SPILLWAY_CONFIG_DIR names the one with clusters.yaml")

@@ -22,24 +22,17 @@ from spillway.model import (
     SECOND_CHOICES,
     Billing,
     CloudAccess,
-    Cluster,
-    Link,
     MirroredRepository,
-    NodePool,
     PlacementPolicy,
     Priority,
     QuotaShare,
-    RegistryRef,
     Retention,
     RunPolicy,
     SecondChoice,
     SiteKind,
-    StoreRef,
     Tier,
 )
 from spillway.placement.scorers import SCORERS
-
-PROVIDERS = ("eks", "kubernetes", "sandbox")
 
 Text = Annotated[str, Field(strict=True, min_length=1)]
 Label = Annotated[str, Field(strict=True, pattern=r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$")]
@@ -105,74 +98,6 @@ def _names_differ(entries: tuple[Named, ...]) -> tuple[Named, ...]:
 
 
 Unique = AfterValidator(_names_differ)
-
-
-class PoolEntry(Entry):
-    name: Label
-    gpu_model: Text
-    gpu_memory_gib: Count
-    gpus_per_node: Count
-    max_nodes: Count
-    prices_per_gpu_hour: Prices
-    node_selector: Words = {}
-    cpu_cores_per_node: Quantity | None = None
-    memory_gib_per_node: Quantity | None = None
-    prices_as_of: Day | None = None
-    fixed_cost_per_month: Amount = Decimal(0)
-
-
-class LinkEntry(Entry):
-    bandwidth_gbps: Quantity
-    egress_price_per_gib: Amount = Decimal(0)
-
-
-class StoreEntry(Entry):
-    connection: Text
-    pod_connection: Text
-    dataset_bucket: Text
-    checkpoint_bucket: Text
-    public_connection: Text | None = None
-    cache_bucket: Text | None = None
-
-
-class RegistryEntry(Entry):
-    connection: Text
-    prefix: AnyText = ""
-
-
-def _provider(written: Any) -> str:
-    if written not in PROVIDERS:
-        raise notation.refused(str(UnknownName("provider", str(written), PROVIDERS)))
-    return str(written)
-
-
-class ClusterEntry(Entry):
-    name: Label
-    kind: SiteKindWord
-    provider: Annotated[str, BeforeValidator(_provider)]
-    connection: Text
-    namespace: Label
-    region: Text
-    link: LinkEntry
-    object_store: StoreEntry
-    registry: RegistryEntry
-    residency: frozenset[TierWord]
-    pools: Annotated[tuple[PoolEntry, ...], Field(min_length=1), Unique]
-
-    def cluster(self) -> Cluster:
-        return Cluster(
-            **dict(self)
-            | {
-                "link": Link(**dict(self.link)),
-                "object_store": StoreRef(**dict(self.object_store)),
-                "registry": RegistryRef(**dict(self.registry)),
-                "pools": tuple(NodePool(**dict(pool)) for pool in self.pools),
-            }
-        )
-
-
-class ClustersFile(Entry):
-    clusters: Annotated[tuple[ClusterEntry, ...], Field(min_length=1), Unique]
 
 
 class RepositoryEntry(Entry):

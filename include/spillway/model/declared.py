@@ -125,7 +125,10 @@ class RegistryRef:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cluster:
-    """One Kubernetes cluster and the object store and registry beside it."""
+    """One Kubernetes cluster and the object store and registry beside it.
+
+    ``low_latency``: whether latency-sensitive jobs may run here; None leaves that to its kind, see ``is_low_latency``.
+    """
 
     name: str
     kind: SiteKind
@@ -138,6 +141,12 @@ class Cluster:
     object_store: StoreRef
     registry: RegistryRef
     residency: frozenset[Tier]
+    low_latency: bool | None = None
+
+    @property
+    def is_low_latency(self) -> bool:
+        """As declared; where nothing is said only an on-premises site is."""
+        return self.kind is SiteKind.ONPREM if self.low_latency is None else self.low_latency
 
     def may_hold(self, tier: Tier) -> bool:
         """Whether data of the tier may be stored here; a site that may store core data may store any."""

@@ -9,7 +9,7 @@ from functools import lru_cache
 from spillway.budget import cost_within, month_in
 from spillway.images.environment import Environment
 from spillway.images.reference import ImageReference
-from spillway.model import Billing, BudgetState, Candidate, JobSpec, Rejection, SiteKind, Tier
+from spillway.model import Billing, BudgetState, Candidate, JobSpec, Rejection, Tier
 from spillway.placement.capacity import Room, empty_node, need_of
 from spillway.placement.context import Context
 from spillway.placement.drivers import driver_problem
@@ -92,9 +92,15 @@ def residency(job: JobSpec, candidate: Candidate, context: Context) -> Rejection
 
 
 def latency(job: JobSpec, candidate: Candidate, context: Context) -> Rejection | None:
-    if not job.latency_sensitive or context.cluster(candidate).kind is SiteKind.ONPREM:
+    cluster = context.cluster(candidate)
+    if not job.latency_sensitive or cluster.is_low_latency:
         return None
-    return never("latency", "is latency-sensitive, which only on-premises serves")
+    why = (
+        "is declared as `low_latency: false`"
+        if cluster.low_latency is False
+        else "is a cloud site not declared low_latency"
+    )
+    return never("latency", f"is latency-sensitive, and {cluster.name} {why}")
 
 
 def interruption(job: JobSpec, candidate: Candidate, context: Context) -> Rejection | None:
