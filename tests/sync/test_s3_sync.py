@@ -13,7 +13,7 @@ from spillway.sandbox.objectstore import Identity
 from spillway.stores.parts import MIB
 from spillway.stores.s3 import S3Store
 from spillway.sync.manifest import verified_copies
-from spillway.sync.transfer import SMALL_THREADS
+from spillway.sync.workers import SMALL_THREADS
 from spillway.testing.s3_server import S3Server
 
 

@@ -92,6 +92,19 @@ def test_shares_are_ranges_of_keys_of_about_equal_weight(local_ends) -> None:
     assert (sum(counts), max(counts) - min(counts) <= 1) == (60, True)
 
 
+def test_keys_that_are_folders_of_others_are_copied_before_there_are_shares(s3_ends) -> None:
+    """Workers know nothing of each other, and a server may lose one of two such keys that come in the same moment."""
+    folders = {"1": b"a", "1/2": b"b", "1/2/3": b"c"}
+    s3_ends.fill(CONTENTS | folders)
+    report, shares = divided(s3_ends, 5)
+    assert s3_ends.at_cloud() == {"1": b"a", "1/2": b"b"}
+    assert (report.objects_copied, sum(share.objects for share in shares)) == (2, 61)
+    for share in shares:
+        copy_share(route(s3_ends), share, everything)
+    assert summary(merged(s3_ends, shares))["objects_copied"] == 63
+    assert s3_ends.at_cloud() == CONTENTS | folders
+
+
 def test_what_one_worker_does_as_well_is_done_at_once(ends) -> None:
     ends.fill({"a": b"1"})
     report, shares = divide(route(ends), now=NOW, workers=5)

@@ -21,7 +21,8 @@ from spillway.stores.parts import MIB
 from spillway.stores.rate import RateLimit
 from spillway.sync.manifest import verified_copies
 from spillway.sync.plan import Action, PlannedObject
-from spillway.sync.transfer import AHEAD_MAX, MEDIUM_THREADS, SMALL_MAX_BYTES, SMALL_THREADS, Transfer
+from spillway.sync.transfer import AHEAD_MAX, Transfer
+from spillway.sync.workers import MEDIUM_THREADS, SMALL_MAX_BYTES, SMALL_THREADS
 from spillway.testing.slept_time import SleptTime
 
 
@@ -233,3 +234,35 @@ def test_refusals_here_and_there_do_not_end_a_sync_whose_store_answers_however_m
     assert report.objects_copied == (every - 1) * blocks
     told = [key for key, fate in local_ends.fates().items() if fate == "refused"]
     assert sorted(told) == [f"{every * block:04}" for block in range(blocks)]
+
+
+def test_of_keys_of_which_one_is_the_folder_of_the_other_one_is_under_way_at_a_time(
+    s3_ends, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server that keeps keys as folders may lose one of two that are stored in the same moment."""
+    contents = {"d": b"1", "d-x": b"2", "d/x": b"3", "d/x/y": b"4", "e/": b"", "e/x": b"5"}
+    s3_ends.fill(contents)
+    put, lock, under_way, crossed = s3_ends.cloud.put, Lock(), set[str](), list[tuple[str, str]]()
+    together = Event()
+
+    def slow(key: str, body: bytes | Iterable[bytes], **options: Any) -> ObjectInfo:
+        with lock:
+            crossed.extend(
+                (key, other) for other in under_way if other.startswith(f"{key}/") or key.startswith(f"{other}/")
+            )
+            under_way.add(key)
+            if {"digits/d", "digits/d-x"} <= under_way:
+                together.set()
+        if key in ("digits/d", "digits/d-x"):
+            assert together.wait(60), "what only begins alike goes side by side"
+            time.sleep(0.2)  # for those that should not begin
+        try:
+            return put(key, body, **options)
+        finally:
+            with lock:
+                under_way.discard(key)
+
+    monkeypatch.setattr(s3_ends.cloud, "put", slow)
+    assert s3_ends.sync().ok
+    assert crossed == []
+    assert s3_ends.at_cloud() == contents

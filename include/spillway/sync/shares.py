@@ -30,7 +30,8 @@ from spillway.sync.progress import OnProgress, Progress
 from spillway.sync.report import BARRED, ObjectFate, ObjectOutcome, SyncReport, Tally
 from spillway.sync.rows import Rows, planned_object
 from spillway.sync.transfer import Copied, Transfer
-from spillway.sync.work import Route, Wish, Work, carry_out, finish, open_record, plan
+from spillway.sync.work import Route, Wish, Work, carry_out, copy, finish, open_record, plan
+from spillway.sync.workers import folders_among
 from spillway.threads import worker_threads
 
 SHARE_BYTES = 16 * 1024**3
@@ -98,6 +99,7 @@ def divide(
         open_record(route, work)
     except PreconditionFailed as problem:
         raise KeepsChanging(f"dataset '{route.dataset}'", "while it was synced") from problem
+    _copy_folders(route, work, on_progress)
     draft = uuid.uuid4().hex
     folder = draft_folder(route.dataset, draft)
     put_lines(route.destination, f"{folder}kept.gz", work.kept)
@@ -124,6 +126,17 @@ def divide(
         for number, part in enumerate(weighed)
     )
     return work.report(route, dry_run=False), shares
+
+
+def _copy_folders(route: Route, work: Work, on_progress: OnProgress | None) -> None:
+    """Copy at once the keys that are folders of others; no share holds any, so that no two of them get in their way."""
+    folders = folders_among(row[0] for row in work.copies)
+    if not folders:
+        return
+    rows, work.copies = work.copies, Rows(row for row in work.copies if row[0] in folders)
+    with distrusted_on_failure(route.destination, route.dataset, lambda: work.stored):
+        copy(route, work, on_progress)
+    work.copies = Rows(row for row in rows if row[0] not in folders)
 
 
 def copy_share(route: Route, share: Share, admit: Admit, on_progress: OnProgress | None = None) -> Tally:

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from queue import Empty, SimpleQueue
-from threading import Lock, Thread
-from types import TracebackType
-from typing import Any, Self
+from threading import Lock
+from typing import Any
 
 from spillway.errors import (
     AccessDenied,
@@ -32,15 +28,9 @@ from spillway.sync.compare import COPY_OF, compare_content, copy_of
 from spillway.sync.leaving import TagRules, bar_of, bar_of_version
 from spillway.sync.plan import PlannedObject
 from spillway.sync.report import ObjectFate, ObjectOutcome
-from spillway.threads import leave, told_to_end
+from spillway.sync.workers import Workers
 
 log = logging.getLogger(__name__)
-
-SMALL_THREADS, SMALL_MAX_BYTES = 48, parts.MIB
-"""With a far site most of the time goes by in waiting, so many small objects are under way at once."""
-
-MEDIUM_THREADS, LARGE_THREADS = 16, 2
-"""Each holds an object in memory, or several parts of one that is too large for one request."""
 
 LARGE_BYTES = parts.PARTS_IN_FLIGHT * parts.PART_WISH_BYTES
 """What is under way of an object at once, however large it is."""
@@ -90,19 +80,22 @@ class Transfer:
 
         No more than a few dozen are taken from ``wanted``, which may be endless, before they end, and it is iterated in
         the caller's thread only. Whoever stops iterating stops the transfer; what is under way has a moment to end.
+        Of keys of which one begins another as its folder (``d`` and ``d/x``) one ends before the other begins.
 
         Raises:
             Unreachable, AccessDenied, StoreFull: going on would only repeat the error; what was copied is kept.
         """
-        with _Workers(self._copy) as workers:
+        with Workers(self._copy) as workers:
             for planned in wanted:
+                while workers.crosses(planned.key):
+                    yield self._ended(workers)
                 workers.begin(planned)
                 while workers.under_way >= AHEAD_MAX or workers.any_ended:
                     yield self._ended(workers)
             while workers.under_way:
                 yield self._ended(workers)
 
-    def _ended(self, workers: _Workers) -> Copied:
+    def _ended(self, workers: Workers[Copied]) -> Copied:
         copied = workers.next_ended()
         if self._fatal is not None:
             raise self._fatal
@@ -215,75 +208,6 @@ class Transfer:
 
     def _gone(self, key: str) -> Missing:
         return Missing("object", key, self._source.name, fix="it was deleted during the sync; run it again")
-
-
-class _Workers:
-    """Threads for objects of each size apart from the others; what ends comes back to the caller's thread."""
-
-    def __init__(self, copy: Callable[[PlannedObject], Copied]) -> None:
-        self._copy = copy
-        self._waiting: dict[int, SimpleQueue[PlannedObject | None]] = {}
-        self._done: SimpleQueue[Copied | BaseException] = SimpleQueue()
-        self._threads: list[Thread] = []
-        self._begun: Counter[int] = Counter()
-        self.under_way = 0
-
-    def __enter__(self) -> Self:
-        return self
-
-    def begin(self, planned: PlannedObject) -> None:
-        """Copy it as soon as a thread is free; threads begin as they are needed."""
-        most = _at_once(planned.size_bytes)
-        queue = self._waiting.setdefault(most, SimpleQueue())
-        queue.put(planned)
-        self.under_way += 1
-        if self._begun[most] < most:
-            self._begun[most] += 1
-            thread = Thread(target=self._work, args=(queue,), name=f"sync-{len(self._threads)}", daemon=True)
-            self._threads.append(thread)
-            thread.start()
-
-    @property
-    def any_ended(self) -> bool:
-        return not self._done.empty()
-
-    def next_ended(self) -> Copied:
-        """The next one that ends, in whatever order; raises what its copy raised."""
-        ended = self._done.get()
-        self.under_way -= 1
-        if isinstance(ended, BaseException):
-            raise ended
-        return ended
-
-    def _work(self, queue: SimpleQueue[PlannedObject | None]) -> None:
-        while (planned := queue.get()) is not None:
-            try:
-                self._done.put(self._copy(planned))
-            except BaseException as problem:
-                self._done.put(problem)
-
-    def __exit__(
-        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Drop what has not begun and wait for what has; for a moment only where the process is told to end."""
-        for most, queue in self._waiting.items():
-            while not queue.empty():
-                with contextlib.suppress(Empty):
-                    queue.get_nowait()
-            for _ in range(self._begun[most]):
-                queue.put(None)
-        if told_to_end(kind):
-            return leave(self._threads)
-        for thread in self._threads:
-            thread.join()
-        return None
-
-
-def _at_once(size_bytes: int) -> int:
-    """How many objects of about that size are under way at once."""
-    if size_bytes > parts.SINGLE_MAX_BYTES:
-        return LARGE_THREADS
-    return SMALL_THREADS if size_bytes <= SMALL_MAX_BYTES else MEDIUM_THREADS
 
 
 def _only_over(here: ObjectInfo | None) -> Mapping[str, Any]:
