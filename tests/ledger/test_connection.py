@@ -4,8 +4,10 @@ import json
 import os
 import pwd
 import shutil
+import sqlite3
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,8 @@ from spillway.errors import AccessDenied, ConfigError, Missing, Unreachable
 from spillway.ledger import Ledger, check_workers_reach, open_ledger, upgrade
 from spillway.ledger.connection import Database, parse
 from spillway.testing.builders import job_spec
+from spillway.testing.disks import read_only, small_disk
+from spillway.testing.ledger_files import new_ledger
 from spillway.testing.ledger_values import NOW, reserve
 from spillway.testing.postgres_server import PostgresServer
 from spillway.testing.processes import free_ports
@@ -141,6 +145,37 @@ def test_a_file_that_this_user_may_not_write_is_told(readable_only: Ledger) -> N
         "text": f"{readable_only.database.endpoint}: is read-only (attempt to write a readonly database); "
         "expected a file and folder this process may write",
     }
+
+
+@pytest.mark.parametrize("journal_mode", ["wal", "delete"])
+def test_a_ledger_on_a_disk_that_cannot_be_written_is_read_and_a_write_is_refused(
+    tmp_path: Path, journal_mode: str
+) -> None:
+    with small_disk(tmp_path / "disk", "size=8m") as disk:
+        url = new_ledger(disk / "ledger.db")
+        first, _ = reserve(open_ledger(url), "first")
+        with closing(sqlite3.connect(disk / "ledger.db")) as connection:
+            connection.execute(f"PRAGMA journal_mode = {journal_mode}")
+        with read_only(disk):
+            ledger = open_ledger(url)
+            assert ledger.attempt("first", 1) == first
+            with pytest.raises(
+                ConfigError, match=r"is read-only .*; expected a file and folder this process may write"
+            ):
+                reserve(ledger, "second")
+        assert open_ledger(url).attempts("second") == ()
+
+
+def test_a_read_that_may_be_torn_or_lack_the_newest_changes_is_refused(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "disk", "size=8m") as disk:
+        file, log = disk / "ledger.db", disk / "ledger.db-wal"
+        ledger = Ledger(Database(new_ledger(file)))
+        torn = pytest.raises(Unreachable, match="it was written to while it was read")
+        with read_only(disk), torn, ledger.database.reading(), read_only(disk, False):
+            reserve(ledger, "meanwhile")
+        log.write_bytes(b"of a process that was killed")
+        with read_only(disk), pytest.raises(ConfigError, match=r"newest changes are in 'ledger.db-wal'.*; copy both"):
+            ledger.runs()
 
 
 def test_a_writer_that_hangs_is_told_to_the_one_who_waits(ledger_url: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
-from sqlalchemy import URL, Connection, Engine, NullPool, create_engine, event, make_url
+from sqlalchemy import URL, Connection, Engine, NullPool, create_engine, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError
 
 from spillway.errors import ConfigError
+from spillway.ledger import sqlite_files
 from spillway.ledger.failures import typed
 
 LOCK_TIMEOUT_SECONDS = 60
@@ -30,9 +30,14 @@ class Database:
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
-        """A transaction that reads and never waits for a writer."""
+        """A transaction that reads and never waits for a writer.
+
+        Raises:
+            Unreachable: among others, at its end, where a SQLite file that can only be read was written to meanwhile.
+        """
         with self.translated(), self.engine.begin() as connection:
             yield connection
+            sqlite_files.require_whole(connection, self.endpoint)
 
     @contextmanager
     def writing(self) -> Iterator[Connection]:
@@ -109,27 +114,13 @@ def check_workers_reach(url: str, *, executor_is_local: bool) -> None:
 
 
 def _engine(url: URL, create: bool) -> Engine:
-    arguments: dict[str, Any]
     if url.get_backend_name() == "sqlite":
-        arguments = {"timeout": LOCK_TIMEOUT_SECONDS}
+        file = Path(str(url.database))
         mode = {"uri": "true", "mode": "rwc" if create else "rw"}
-        url = url.set(database=Path(str(url.database)).as_uri()).update_query_dict(mode)
-    else:
-        defaults = {"connect_timeout": 10, "application_name": "spillway"}
-        arguments = {key: value for key, value in defaults.items() if key not in url.query}
-    engine = create_engine(url, poolclass=NullPool, connect_args=arguments)
-    if url.get_backend_name() == "sqlite":
-        event.listen(engine, "connect", _prepare_sqlite)
-        event.listen(engine, "begin", _begin_sqlite)
-    return engine
-
-
-def _prepare_sqlite(connection: Any, _record: Any) -> None:
-    # The driver would begin on its own, later and without the write lock; see _begin_sqlite.
-    connection.isolation_level = None
-    connection.execute("PRAGMA foreign_keys = ON")
-    connection.execute("PRAGMA journal_mode = WAL")  # readers go on while one process writes
-
-
-def _begin_sqlite(connection: Connection) -> None:
-    connection.exec_driver_sql(connection.get_execution_options().get("ledger_begin", "BEGIN"))
+        uri = url.set(database=file.as_uri()).update_query_dict(mode)
+        engine = create_engine(uri, poolclass=NullPool, connect_args={"timeout": LOCK_TIMEOUT_SECONDS})
+        sqlite_files.prepare(engine, file, describe(url))
+        return engine
+    defaults = {"connect_timeout": 10, "application_name": "spillway"}
+    arguments = {key: value for key, value in defaults.items() if key not in url.query}
+    return create_engine(url, poolclass=NullPool, connect_args=arguments)

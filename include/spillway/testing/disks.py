@@ -27,6 +27,20 @@ def small_disk(folder: Path, options: str) -> Iterator[Path]:
 
 
 @contextmanager
+def read_only(disk: Path, wanted: bool = True) -> Iterator[None]:
+    """The file system at ``disk`` cannot be written for the length of the block; or, inside of that, can."""
+    _remount(disk, read_only=wanted)
+    try:
+        yield
+    finally:
+        _remount(disk, read_only=not wanted)
+
+
+def _remount(disk: Path, *, read_only: bool) -> None:
+    subprocess.run(["mount", "-o", f"remount,{'ro' if read_only else 'rw'}", str(disk)], check=True)
+
+
+@contextmanager
 def filled(folder: Path, *, left_bytes: int = 0) -> Iterator[None]:
     """No more than this is left on the disk of ``folder`` for the length of the block."""
     file = folder / "filler"
