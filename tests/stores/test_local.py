@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import resource
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,8 @@ from spillway.model import ObjectInfo
 from spillway.stores.base import ObjectStore, read_all
 from spillway.stores.local import LocalStore
 from spillway.testing.contracts import RACERS, ObjectStoreContract, race
+
+INCLUDE = Path(__file__).resolve().parents[2] / "include"
 
 
 @pytest.fixture
@@ -141,3 +145,46 @@ def test_a_deleted_object_leaves_no_folder_in_the_way(store: ObjectStore) -> Non
     store.delete(["d/servers/0"])
     store.put("d", b"x", size_bytes=1)
     assert [entry.key for entry in store.list()] == ["d"]
+
+
+WRITER = """
+import sys, time
+from pathlib import Path
+from spillway.stores.local import LocalStore
+
+def body():
+    yield b"be" * 100_000
+    print("begun", flush=True)
+    sys.stdin.readline()
+    yield b"gun"
+
+LocalStore(Path(sys.argv[1])).put("x", body(), size_bytes=200_003)
+"""
+
+
+def test_the_draft_of_a_killed_writer_is_swept_and_that_of_a_living_one_never(store: ObjectStore, root: Path) -> None:
+    argv = [sys.executable, "-c", WRITER, str(root)]
+    environment = {**os.environ, "PYTHONPATH": str(INCLUDE)}
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with (
+        subprocess.Popen(argv, env=environment, text=True, **pipes) as killed,
+        subprocess.Popen(argv, env=environment, text=True, **pipes) as living,
+    ):
+        for writer in (killed, living):
+            assert writer.stdout is not None and writer.stdout.readline() == "begun\n"
+        killed.kill()
+        killed.wait(60)
+        assert len(drafts(root)) == 2
+        store.put("y", b"", size_bytes=0)
+        assert len(drafts(root)) == 2, "the file system may not pass on locks, so what is young stays"
+        for draft in drafts(root):
+            os.utime(draft, (0, 0))
+        LocalStore(root).put("y", b"", size_bytes=0)
+        assert len(drafts(root)) == 1
+        living.communicate("\n", timeout=60)
+        assert living.returncode == 0
+    assert (len(read_all(store, "x")), drafts(root)) == (200_003, [])
+
+
+def drafts(root: Path) -> list[Path]:
+    return list(root.rglob("*.draft"))

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import errno
-import fcntl
 import hashlib
 import json
 import os
-import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from io import BufferedReader
+from io import BufferedReader, BufferedWriter
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -26,6 +24,7 @@ from spillway.errors import (
 )
 from spillway.model import ObjectInfo
 from spillway.stores.base import OpenedObject, Upload
+from spillway.stores.local_drafts import Drafts
 from spillway.stores.local_keys import OWN_FOLDER, key_problem
 from spillway.stores.parts import PromisedBody
 
@@ -43,6 +42,7 @@ class LocalStore:
     def __init__(self, root: Path) -> None:
         self._root = root
         self._own = root / OWN_FOLDER
+        self._drafts = Drafts(self._own)
 
     @property
     def name(self) -> str:
@@ -159,32 +159,29 @@ class LocalStore:
         if problem := key_problem(key):
             raise KeyRefused(self.name, key, problem)
         chunks = (body,) if isinstance(body, bytes) else body
-        draft = self._own / f"{uuid.uuid4().hex}.draft"
+        facts: dict[str, Any] = {"content_type": content_type, "metadata": dict(metadata or {})}
+        promised = PromisedBody(f"{self.name}/{key}", chunks, size_bytes=size_bytes, sha256=sha256)
+        with self._typed_errors():
+            draft, sink = self._drafts.open()
         try:
-            digest = self._write(
-                draft, PromisedBody(f"{self.name}/{key}", chunks, size_bytes=size_bytes, sha256=sha256)
-            )
-            facts: dict[str, Any] = {"content_type": content_type, "metadata": dict(metadata or {})}
-            stored = ObjectInfo(key=key, size_bytes=size_bytes, etag=digest, sha256=digest, **facts)
-            with self._typed_errors(), self._locked():
-                self._check_conditions(key, if_absent=if_absent, if_match=if_match)
-                self._publish(draft, stored)
+            with sink:
+                digest = self._write(sink, promised)
+                stored = ObjectInfo(key=key, size_bytes=size_bytes, etag=digest, sha256=digest, **facts)
+                with self._typed_errors(), self._drafts.locked():
+                    self._check_conditions(key, if_absent=if_absent, if_match=if_match)
+                    self._publish(draft, stored)
         finally:
             draft.unlink(missing_ok=True)
         return stored
 
-    def _write(self, draft: Path, body: PromisedBody) -> str:
-        with self._typed_errors():
-            self._own.mkdir(exist_ok=True)
-            sink = draft.open("xb")
-        with sink:
-            for chunk in body:
-                with self._typed_errors():
-                    sink.write(chunk)
-            digest = body.verify()
+    def _write(self, sink: BufferedWriter, body: PromisedBody) -> str:
+        for chunk in body:
             with self._typed_errors():
-                sink.flush()
-                os.fsync(sink.fileno())
+                sink.write(chunk)
+        digest = body.verify()
+        with self._typed_errors():
+            sink.flush()
+            os.fsync(sink.fileno())
         return digest
 
     def _check_conditions(self, key: str, *, if_absent: bool, if_match: str | None) -> None:
@@ -219,7 +216,7 @@ class LocalStore:
     def _note(self, stored: ObjectInfo) -> None:
         notes = self._notes(stored.key)
         notes.mkdir(parents=True, exist_ok=True)
-        draft = notes / f"{uuid.uuid4().hex}.draft"
+        draft = self._drafts.path()
         draft.write_text(json.dumps({"content_type": stored.content_type, "metadata": dict(stored.metadata)}))
         draft.replace(notes / stored.etag)
 
@@ -241,16 +238,14 @@ class LocalStore:
     def delete(self, keys: Iterable[str]) -> Mapping[str, str]:
         self._check_root()
         refused: dict[str, str] = {}
-        with self._typed_errors():
-            self._own.mkdir(exist_ok=True)
-            with self._locked():
-                for key in keys:
-                    if problem := key_problem(key) or self._remove(key):
-                        refused[key] = problem
+        with self._typed_errors(), self._drafts.locked():
+            for key in keys:
+                if problem := key_problem(key) or self._remove(key):
+                    refused[key] = problem
         return refused
 
     def uploads(self, prefix: str = "") -> Iterator[Upload]:
-        """None: what is written here is a draft of its own until it is whole."""
+        """None: what is written here is a draft of its own until it is whole, and swept where its writer was killed."""
         return iter(())
 
     def abort(self, upload: Upload) -> None:
@@ -270,12 +265,6 @@ class LocalStore:
                 break
             folder.rmdir()
         return None
-
-    @contextmanager
-    def _locked(self) -> Iterator[None]:
-        with (self._own / "lock").open("ab") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            yield
 
     def _check_root(self) -> None:
         if not self._root.is_dir():
