@@ -13,7 +13,7 @@ from importlib import import_module
 
 from spillway.commands.console import Console, open_closed_streams
 from spillway.commands.ending import end, end_on_signals, exit_code
-from spillway.commands.parsing import Parser
+from spillway.commands.parsing import Parser, WordsRefused
 from spillway.errors import SpillwayError
 
 COMMANDS = {
@@ -33,7 +33,8 @@ COMMANDS = {
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; gives its exit code."""
-    words, console = sys.argv[1:] if arguments is None else arguments, Console()
+    words = sys.argv[1:] if arguments is None else arguments
+    console = Console(json="--json" in words)
     # Clients that try again say so on their own; what becomes of it is in the one message at the end.
     logging.getLogger("urllib3").setLevel(logging.ERROR)
     try:
@@ -42,13 +43,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
         chosen = installation(config_dir=options.config_dir, connections=options.connections)
         return int(options.command(chosen, console, options))
+    except WordsRefused as refusal:
+        console.no_answer("WordsRefused", refusal.problem, fix="the command with --help tells its words")
+        raise
     except SpillwayError as problem:
         console.complain(str(problem))
+        console.no_answer(type(problem).__name__, problem.told, fix=problem.fix, retry_helps=problem.retry_helps)
         return 1
     except BrokenPipeError:  # whoever read the answer has seen enough
         return 1
     except KeyboardInterrupt as ending:
-        console.complain(f"interrupted{console.cut_off}; what is done stays, the same command goes on from there")
+        told, fix = f"interrupted{console.cut_off}", "what is done stays, the same command goes on from there"
+        console.complain(f"{told}; {fix}")
+        console.no_answer("Interrupted", told, fix=fix, retry_helps=True)
         return exit_code(ending)
 
 

@@ -137,11 +137,12 @@ def test_a_mover_that_waits_for_a_store_that_is_away_is_cut_off_too(
     port, came = closed_door
     known = json.loads(installation.connections.read_text())["cloud_store"]["extra"]
     installation.connection("cloud_store", extra=re.sub(r"127\.0\.0\.1:\d+", f"127.0.0.1:{port}", known))
-    process = start_spillway("sync", "digits", "cloud")
+    process = start_spillway("sync", "digits", "cloud", "--json")
     eventually(lambda: len(came) > TRIES, seconds=60)
     process.send_signal(signal.SIGTERM)
-    _, said = process.communicate(timeout=60)
+    answered, said = process.communicate(timeout=60)
     assert process.returncode == 143, said
+    assert json.loads(answered)["error"]["kind"] == "Interrupted"
 
 
 CLEANUP_THAT_HANGS = """

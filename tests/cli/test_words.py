@@ -54,6 +54,44 @@ def test_words_that_make_no_sense_exit_2(
     assert shown.out == ""
 
 
+ANSWERED_AS_JSON = [
+    "preflight",
+    "explain digits",
+    "sync digits cloud",
+    "images sync",
+    "checkpoints ls r",
+    "checkpoints verify r",
+    "checkpoints restore r folder",
+    "checkpoints prune r",
+    "cache ls",
+    "cache purge digits cloud",
+    "costs report",
+    "costs budgets",
+    "runs list",
+    "runs show r",
+    "runs migrate r cloud",
+    "transfers",
+]
+
+
+@pytest.mark.parametrize("words", ANSWERED_AS_JSON)
+def test_a_program_is_told_as_json_why_it_gets_no_answer(words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    place = ("--config-dir", "nowhere", "--connections", "nowhere.json")
+    assert main((*words.split(), *place, "--json")) == 1
+    shown = capsys.readouterr()
+    error = json.loads(shown.out)["error"]
+    assert shown.err == f"spillway: {error['message']}\n"
+    assert {**error, "message": ""} == {"kind": "ConfigError", "message": "", "fix": None, "retry_helps": False}
+
+    with pytest.raises(SystemExit) as ended:
+        main((*words.split(), "--nonsense", "--json"))
+    assert ended.value.code == 2
+    shown = capsys.readouterr()
+    error = json.loads(shown.out)["error"]
+    assert (error["kind"], error["message"]) == ("WordsRefused", "unrecognized arguments: --nonsense")
+    assert shown.err.endswith(f"error: {error['message']}\n")
+
+
 @pytest.mark.parametrize("words", [(), *((command,) for command in COMMANDS)], ids=lambda words: "-".join(words))
 def test_each_command_has_help(words: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:

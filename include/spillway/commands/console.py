@@ -83,7 +83,9 @@ class Console:
     nowhere.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, json: bool = False) -> None:
+        """With ``json`` a program reads the answer, and gets one also where the command fails before it has any."""
+        self._owes_json = json
         if isinstance(sys.stdout, io.TextIOWrapper):
             sys.stdout.reconfigure(errors="backslashreplace")
         self._dropped = False
@@ -120,7 +122,21 @@ class Console:
 
     def data(self, value: Any) -> None:
         """Plain data as JSON."""
+        self._owes_json = False
         self.say(json.dumps(value, indent=1))
+
+    def no_answer(self, kind: str, message: str, *, fix: str = "", retry_helps: bool = False) -> None:
+        """Tell a program that the command ended without what was asked for, and why; nothing where none listens.
+
+        Args:
+            kind: the class of the error.
+            fix: what to do, where that is known apart from the message.
+            retry_helps: whether the same command may succeed later without anybody changing anything.
+        """
+        if self._owes_json:
+            error = {"kind": kind, "message": message, "fix": fix or None, "retry_helps": retry_helps}
+            with suppress(OutputLost, BrokenPipeError):
+                self.data({"error": error})
 
     def table(self, header: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
         """Aligned columns; what is unknown is shown as a dash."""

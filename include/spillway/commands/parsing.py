@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 from spillway.commands.console import Console
 from spillway.errors import UnknownName
@@ -19,11 +20,24 @@ Command: TypeAlias = "Callable[[Installation, Console, argparse.Namespace], int]
 Subcommands: TypeAlias = "argparse._SubParsersAction[Parser]"
 
 
+class WordsRefused(SystemExit):
+    """Words that make no sense; the usage and the problem have been told."""
+
+    def __init__(self, problem: str) -> None:
+        super().__init__(2)
+        self.problem = problem
+
+
 class Parser(argparse.ArgumentParser):
     """Tells which of its words is close to one it does not know, and the usage of the command that got too many."""
 
+    def error(self, message: str) -> NoReturn:
+        with suppress(SystemExit):
+            super().error(message)
+        raise WordsRefused(message)
+
     def parse_words(self, words: Sequence[str]) -> argparse.Namespace:
-        """What the words say; SystemExit after a message where they make no sense."""
+        """What the words say; raises WordsRefused."""
         options, unknown = self.parse_known_args(words)
         if unknown:
             options.usage_error(f"unrecognized arguments: {' '.join(unknown)}")
