@@ -6,6 +6,13 @@ after SIGTERM.
 
 from __future__ import annotations
 
+import os
+import signal
+
+if __name__ == "__main__" and signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+    # Nothing is under way while the rest is imported, and there is nobody yet to catch a KeyboardInterrupt.
+    signal.signal(signal.SIGINT, lambda number, frame: os._exit(128 + number))
+
 import logging
 import sys
 from collections.abc import Sequence

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -13,7 +14,7 @@ import yaml
 
 from spillway.__main__ import COMMANDS
 from spillway.runs.services import Services
-from spillway.testing.command_line import Spillway
+from spillway.testing.command_line import Spillway, interruptible
 from spillway.testing.images import put_image
 from spillway.testing.sandbox_server import Installation
 
@@ -53,6 +54,25 @@ def loaded(*words: str) -> set[str]:
     )
     assert "spillway.__main__" in done.stderr.split(), done.stderr
     return set(done.stderr.split())
+
+
+BLOCKED_IMPORT = """
+import time
+print("importing", flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize("module", ["argparse", "decimal"])
+def test_a_ctrl_c_during_an_import_ends_without_a_traceback(tmp_path: Path, module: str) -> None:
+    (tmp_path / f"{module}.py").write_text(BLOCKED_IMPORT)
+    argv = [sys.executable, "-m", "spillway", "sync", "digits", "cloud"]
+    with interruptible(argv, {**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{INCLUDE}"}) as process:
+        assert process.stdout is not None and process.stderr is not None
+        assert process.stdout.readline() == "importing\n"
+        process.send_signal(signal.SIGINT)
+        said = process.stderr.read()
+        assert (process.wait(60), "Traceback" in said) == (130, False), said
 
 
 WORDS = [(), *((name,) for name in COMMANDS)]
