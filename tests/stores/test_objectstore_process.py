@@ -65,6 +65,7 @@ def test_a_server_starts_lets_each_identity_do_its_part_and_leaves_only_what_is_
         for key in ("public/x", "core/x"):
             admin.put(key, b"1", size_bytes=1)
         assert read_all(public, "public/x") == b"1"
+        assert public.head("public/absent") is None, "it may not ask for the bucket, and is told of the object"
         for forbidden in (
             lambda: read_all(public, "core/x"),
             lambda: public.head("core/x"),

@@ -99,7 +99,9 @@ class S3Store:
         try:
             reply = self._requests.send("HeadObject", "HEAD", key, headers=_CHECKSUMS)
         except Missing:
-            self._check_bucket()
+            from spillway.stores.s3_client import check_bucket
+
+            check_bucket(self._client, self._bucket, store=self._name)
             return None, {}
         size_bytes = int(reply.headers.get("content-length", "0"))
         return object_info(key, reply.headers, size_bytes=size_bytes), stored_metadata(reply.headers)
@@ -108,15 +110,6 @@ class S3Store:
         from spillway.stores.s3_tags import object_tags
 
         return object_tags(self._requests, key)
-
-    def _check_bucket(self) -> None:
-        # The answer to HEAD has no body, so a missing bucket looks like a missing object.
-        try:
-            with self._typed_errors():
-                self._client.head_bucket(Bucket=self._bucket)
-        except Missing as problem:
-            fix = "create it, or correct the bucket's name"
-            raise Missing("bucket", self._bucket, self._name, fix=fix) from problem
 
     def read(
         self, key: str, *, start: int = 0, length: int | None = None, if_match: str | None = None
