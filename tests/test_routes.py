@@ -28,7 +28,7 @@ COPIERS = frozenset({
 HARMLESS = frozenset({
     "checkpoints.curve.loss_curve", "checkpoints.history.pruned_manifests", "checkpoints.history.pruned_steps",
     "checkpoints.layout.CommittedStep", "checkpoints.layout.Head", "checkpoints.parts.drafts_folder",
-    "checkpoints.parts.missing_files",
+    "checkpoints.layout.progress_key", "checkpoints.parts.missing_files",
     "checkpoints.progress.Progress", "checkpoints.progress.lasting", "checkpoints.progress.read_progress",
     "checkpoints.progress.said",
     "checkpoints.progress.step_told", "checkpoints.prune.PruneReport",
@@ -57,7 +57,8 @@ METHODS = frozenset({
 })  # fmt: skip
 """Methods of stores, registries and checkpoint stores that store bytes."""
 NAMES = frozenset(copier.rpartition(".")[2] for copier in COPIERS)
-ONE_SITE_ONLY = {LIBRARY / "preflight.py": {"put"}, LIBRARY / "commands" / "remote_reads.py": {"put"}}
+PROBING = ("preflight.py", "commands/remote_reads.py", "commands/rights.py")
+ONE_SITE_ONLY = {LIBRARY / name: {"put"} for name in PROBING}
 """Each writes a probe of its own to one site."""
 CALLERS = [
     *(file for folder in ("runs", "commands") for file in sorted((LIBRARY / folder).rglob("*.py"))),

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import yaml
 
 from spillway.commands.remote_reads import remote_gaps
-from spillway.errors import AccessDenied
-from spillway.model import CacheRule
+from spillway.model import CacheRule, ObjectInfo
 from spillway.stores.s3 import S3Store
 from spillway.testing.command_line import Spillway
 from spillway.testing.sandbox_server import Installation
@@ -186,7 +186,7 @@ def test_an_identity_that_cannot_read_its_remote_dataset_is_a_gap(
     written = json.loads(installation.connections.read_text())["onprem_store_public"]
     installation.connection("onprem_store_remote", login=written["login"], password=written["password"])
     answer = spillway("preflight", "--json")
-    (gap,) = json.loads(answer.out)
+    (gap,) = [gap for gap in json.loads(answer.out) if gap["checked"]]
     assert (answer.code, gap["part"], "onprem_store_remote" in gap["fix"]) == (1, "dataset vault (remote)", True)
 
 
@@ -229,21 +229,46 @@ def test_pods_that_cannot_keep_what_they_read_or_make_room_for_it_are_a_gap(
 
 
 @pytest.mark.usefixtures("remote")
-def test_what_is_not_known_of_a_remote_identity_is_told(
-    installation: Installation, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(store: S3Store, *_: object, **__: object) -> None:
-        raise AccessDenied(store.name, "a made-up rule", fix="allow it")
-
+def test_what_is_not_known_of_a_remote_identity_is_told(installation: Installation) -> None:
     services = installation.services()
     services.site("onprem").datasets.delete(["remote/vault/1"])
-    told = []
-    for _ in range(2):
-        found = list(remote_gaps(services.dataset("vault"), services.configuration, services.connect))
-        told.append([gap.problem.replace("the identity of Connection 'onprem_store_remote'", "it") for gap in found])
-        assert not any(gap.checked for gap in found)
-        monkeypatch.setattr(S3Store, "put", refuse)
-    wide, narrow = told
-    assert wide[0].startswith("it can write anywhere in bucket checkpoints")
-    assert narrow[0].startswith("not checked whether it can keep checkpoints in bucket checkpoints")
-    assert wide[1:] == narrow[1:] == ["not checked whether it can read it: there is no object of it"]
+    (gap,) = remote_gaps(services.dataset("vault"), services.configuration, services.connect)
+    unread = (
+        "not checked whether the identity of Connection 'onprem_store_remote' can read it: there is no object of it"
+    )
+    assert (gap.problem, gap.checked) == (unread, False)
+
+
+@pytest.mark.usefixtures("remote")
+def test_an_identity_that_reads_a_dataset_of_another_identity_is_a_gap(installation: Installation) -> None:
+    mine = REMOTE | {"remote_read": {"connection": "onprem_store_remote"}}
+    other = {"name": "voices", "home": "onprem", "prefix": "remote/voices/", "tier": "core"}
+    other |= {"remote_read": {"connection": "onprem_store_pods"}}
+    (installation.config / "datasets.yaml").write_text(yaml.safe_dump({"datasets": [mine, other]}))
+    services = installation.services()
+    store = services.site("onprem").datasets
+    store.put("remote/voices/1", b"core", size_bytes=4)
+    try:
+        found = remote_gaps(services.dataset("vault"), services.configuration, services.connect)
+        assert [gap.problem for gap in found] == [
+            "the identity of Connection 'onprem_store_remote' can read core data of dataset 'voices'"
+        ]
+    finally:
+        store.delete(["remote/voices/1"])
+
+
+@pytest.mark.usefixtures("remote")
+def test_an_identity_that_writes_among_its_data_only_is_a_gap_and_has_written_nothing(
+    installation: Installation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    services = installation.services()
+    mine, put = services.site("onprem").datasets, S3Store.put
+
+    def put_among_the_data(store: S3Store, key: str, *args: Any, **wanted: Any) -> ObjectInfo:
+        return put(mine if key.startswith("remote/vault/") else store, key, *args, **wanted)  # type: ignore[arg-type]
+
+    before = [entry.key for entry in mine.list()]
+    monkeypatch.setattr(S3Store, "put", put_among_the_data)
+    (gap,) = remote_gaps(services.dataset("vault"), services.configuration, services.connect)
+    assert gap.problem == "the identity of Connection 'onprem_store_remote' can write to bucket datasets"
+    assert [entry.key for entry in mine.list()] == before

@@ -37,7 +37,7 @@ SAFE = {
     "remote_read": {"connection": "onprem_store_remote"},
     "cache": {"connection": "sandbox_cache_key", "max_gib": 1},
 }
-CORE: dict[str, Any] = {"dataset": "safe", "tier": Tier.CORE, "image_tier": Tier.PUBLIC}
+CORE: dict[str, Any] = {"name": "remote-digits", "dataset": "safe", "tier": Tier.CORE, "image_tier": Tier.PUBLIC}
 TWO_STORES = {"store": "onprem_store_remote", "cache": "cloud_store_pods"}
 """Those of a pod that reads core data from the cloud, with the Connections that say how it reaches them."""
 

@@ -38,7 +38,7 @@ VAULT = {
     "tier": "core",
     "remote_read": {"connection": "onprem_store_remote"},
 }
-CORE: dict[str, Any] = {"dataset": "vault", "tier": Tier.CORE, "image_tier": Tier.PUBLIC}
+CORE: dict[str, Any] = {"name": "remote-digits", "dataset": "vault", "tier": Tier.CORE, "image_tier": Tier.PUBLIC}
 SHARDS = {f"remote/vault/{name}": body for name, body in digits_shards(2).items()}
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
 from spillway.codec import encode
@@ -11,9 +11,10 @@ from spillway.commands.console import Console
 from spillway.commands.core_data import core_data_gaps
 from spillway.commands.installation import Installation
 from spillway.commands.parsing import Parser, carried_out
+from spillway.commands.remote_checkpoints import checkpoint_gaps
 from spillway.config import Configuration, load_image_uses
 from spillway.errors import ConfigError, SpillwayError
-from spillway.model import Cluster
+from spillway.model import Cluster, ImageUse
 from spillway.preflight import Gap, SiteAccess, gap_table, merged, preflight, remedy
 from spillway.runs.local import LEDGER_CONNECTION, open_cluster
 from spillway.runs.residency import NO_TIER, SAY_A_TIER, movable_tier
@@ -33,14 +34,16 @@ def register(parser: Parser) -> None:
 def _preflight(installation: Installation, console: Console, options: argparse.Namespace) -> int:
     declared, connect = installation.configuration(), installation.connect()
     clusters = declared.clusters.values()
+    uses = _tried(lambda: load_image_uses(installation.jobs_directory, declared.datasets))
     with console.working("asking every cluster, store and registry"):
         found = (
             *_ledger_gaps(installation),
-            *_job_gaps(installation, declared),
+            *_job_gaps(uses),
             *_money_gaps(declared, connect),
             *preflight([site_access(cluster, connect, declared) for cluster in clusters]),
             *(gap for cluster in clusters for gap in _pod_store_gaps(cluster, connect)),
             *core_data_gaps(declared, connect),
+            *checkpoint_gaps(declared, () if isinstance(uses, SpillwayError) else uses, connect),
         )
     gaps = merged(found)
     if options.json:
@@ -88,13 +91,11 @@ def _ledger_gaps(installation: Installation) -> Iterator[Gap]:
         yield Gap(cluster=NO_CLUSTER, part="ledger", problem=problem.told, fix=remedy(problem, LEDGER_CONNECTION))
 
 
-def _job_gaps(installation: Installation, declared: Configuration) -> Iterator[Gap]:
+def _job_gaps(uses: Sequence[ImageUse] | SpillwayError) -> Iterator[Gap]:
     """The job files of which nobody knows whether their data may leave."""
-    try:
-        uses = load_image_uses(installation.jobs_directory, declared.datasets)
-    except ConfigError as problem:
+    if isinstance(uses, SpillwayError):
         fix = "correct it: until then the image of every job counts as core"
-        yield Gap(cluster=NO_CLUSTER, part="job files", problem=str(problem), fix=fix)
+        yield Gap(cluster=NO_CLUSTER, part="job files", problem=str(uses), fix=fix)
         return
     for use in uses:
         if use.unclear_in is not None:

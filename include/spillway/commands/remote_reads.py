@@ -5,10 +5,12 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterator
 from itertools import islice
+from typing import Any
 
+from spillway.commands.rights import PROBE
 from spillway.config import Configuration
-from spillway.errors import AccessDenied, SpillwayError
-from spillway.model import Cluster, Dataset, Tier
+from spillway.errors import AccessDenied, PreconditionFailed, SpillwayError
+from spillway.model import Dataset, Tier
 from spillway.preflight import PROBE_PREFIX, Gap, remedy
 from spillway.runs.services import Connect
 from spillway.runs.sites import bucket
@@ -17,12 +19,11 @@ from spillway.stores.encrypted_cache import key_of
 
 KEYS_LOOKED_AT = 10_000
 """Below each prefix that may hold core objects: preflight is a look, not an inventory."""
-_PROBE = b"written by spillway preflight; may be deleted"
 
 
 def remote_gaps(dataset: Dataset, declared: Configuration, connect: Connect) -> Iterator[Gap]:
-    """Gaps of the identity of a dataset's ``remote_read``: it is to read this dataset, and no other core data that may
-    not be read from other sites, and to write no data. None where the dataset has no such identity.
+    """Gaps of the identity of a dataset's ``remote_read``: it is to read this dataset, and no core data of datasets
+    that do not name it too, and to write no data. None where the dataset has no such identity.
     """
     if dataset.remote_read is None:
         return
@@ -34,43 +35,24 @@ def remote_gaps(dataset: Dataset, declared: Configuration, connect: Connect) -> 
         key = next((entry.key for entry in list_data(theirs, dataset.prefix)), None)
         if key is not None:
             next(iter(theirs.read(key, length=1)), b"")
-        others = [one for one in declared.datasets.values() if one.home == home.name and one.remote_read is None]
+        others = [one for one in declared.datasets.values() if one.home == home.name and one.remote_read != conn_id]
         wrong = [f"read core data of dataset '{one.name}'" for one in others if _reads(theirs, mine, one)]
-        if _writes(theirs, mine):
+        if _writes(theirs, mine, dataset.prefix):
             wrong.append(f"write to bucket {name}")
-        unknown = [_checkpoint_gap(dataset.name, home, conn_id, connect)]
     except SpillwayError as problem:
         yield Gap(cluster=home.name, part=part, problem=problem.told, fix=remedy(problem, conn_id))
         return
     if key is None:
         unread = f"not checked whether the identity of Connection '{conn_id}' can read it: there is no object of it"
-        unknown.append(Gap(cluster=home.name, part=part, problem=unread, fix="ask again when there is", checked=False))
-    yield from unknown
+        yield Gap(cluster=home.name, part=part, problem=unread, fix="ask again when there is", checked=False)
     yield from _cache_gaps(dataset, declared, connect)
     for may in wrong:
         yield Gap(
             cluster=home.name,
             part=part,
             problem=f"the identity of Connection '{conn_id}' can {may}",
-            fix=f"let it list bucket {name} and read {dataset.prefix} in it, read and write checkpoints, no more",
+            fix=f"let it list bucket {name} and read {dataset.prefix} in it, no more",
         )
-
-
-def _checkpoint_gap(dataset: str, home: Cluster, conn_id: str, connect: Connect) -> Gap:
-    """What is not known of the identity's rights to checkpoints: those that it needs are below the names of its jobs.
-
-    Raises:
-        SpillwayError: the bucket cannot be asked.
-    """
-    name, who = home.object_store.checkpoint_bucket, f"the identity of Connection '{conn_id}'"
-    mine = bucket(connect(home.object_store.connection), name, home.name)
-    if _writes(bucket(connect(conn_id), name, home.name), mine):
-        problem = f"{who} can write anywhere in bucket {name}, perhaps also read and delete checkpoints of every run"
-        fix = f"let the store limit it to keys that begin with the names of the jobs of {dataset}"
-    else:
-        problem = f"not checked whether {who} can keep checkpoints in bucket {name}: it may not below {PROBE_PREFIX}"
-        fix = f"let it read and write keys that begin with the names of the jobs of {dataset}, or each launch fails"
-    return Gap(cluster=home.name, part=f"dataset {dataset} (checkpoints)", problem=problem, fix=fix, checked=False)
 
 
 def _cache_gaps(dataset: Dataset, declared: Configuration, connect: Connect) -> Iterator[Gap]:
@@ -109,7 +91,7 @@ def core_keys(dataset: Dataset, store: ObjectStore) -> Iterator[str]:
 def _try_cache(store: ObjectStore) -> None:
     """Write an object and delete it again, as pods do with blocks; raises AccessDenied where they cannot."""
     key = f"{PROBE_PREFIX}{uuid.uuid4()}"
-    store.put(key, _PROBE, size_bytes=len(_PROBE))
+    store.put(key, PROBE, size_bytes=len(PROBE))
     refused = store.delete([key])
     if refused:
         fix = "let it delete there: a full cache makes room for nothing"
@@ -127,11 +109,19 @@ def _reads(theirs: ObjectStore, mine: ObjectStore, other: Dataset) -> bool:
     return True
 
 
-def _writes(theirs: ObjectStore, mine: ObjectStore) -> bool:
-    key = f"{PROBE_PREFIX}{uuid.uuid4()}"
+def _writes(theirs: ObjectStore, mine: ObjectStore, prefix: str) -> bool:
+    """Whether it may write beside the data, or among it: that is asked by a condition that nothing meets."""
+    conditions: tuple[tuple[str, dict[str, Any]], ...]
+    conditions = (("", {"if_absent": True}), (prefix, {"if_match": "0" * 32}))
+    return any(_puts(theirs, mine, f"{below}{PROBE_PREFIX}{uuid.uuid4()}", **unless) for below, unless in conditions)
+
+
+def _puts(theirs: ObjectStore, mine: ObjectStore, key: str, **condition: Any) -> bool:
     try:
-        theirs.put(key, _PROBE, size_bytes=len(_PROBE), if_absent=True)
+        theirs.put(key, PROBE, size_bytes=len(PROBE), **condition)
     except AccessDenied:
         return False
+    except PreconditionFailed:
+        return True
     mine.delete([key])
     return True

@@ -164,12 +164,14 @@ class Cluster:
 class ImageUse:
     """That a job file uses an image, for data of a tier.
 
+    ``dataset`` is the one that the file names, declared or not; None where it names none.
     ``unclear_in`` is the name of a file that says no tier and no dataset that has one, which counts as core.
     """
 
     job: str
     image: str
     tier: Tier
+    dataset: str | None = None
     unclear_in: str | None = None
 
 

@@ -14,6 +14,11 @@ from spillway.runs.services import Services
 JOB_CHARACTERS = 24
 
 
+def run_prefix(job_name: str) -> str:
+    """How the names of a job's runs begin, and so the keys of its checkpoints; jobs with long names may share one."""
+    return f"{job_name[:JOB_CHARACTERS].strip('-')}-"
+
+
 def run_base(job_name: str, origin: Mapping[str, Any], installation: str) -> str:
     """``<job>-<hash>``: a DNS label that leaves room for a generation and an attempt number.
 
@@ -21,7 +26,7 @@ def run_base(job_name: str, origin: Mapping[str, Any], installation: str) -> str
     neither may take the other's pod or checkpoints for its own.
     """
     digest = hashlib.sha256(json.dumps([installation, dict(origin)], sort_keys=True).encode()).hexdigest()[:10]
-    return f"{job_name[:JOB_CHARACTERS].strip('-')}-{digest}"
+    return f"{run_prefix(job_name)}{digest}"
 
 
 def open_generation(

@@ -25,6 +25,8 @@ PUBLIC_PREFIXES = (DIGITS_PREFIX, "public/")
 """Of the data that may go to the cloud: the sandbox's own, and what somebody adds to try it."""
 REMOTE_PREFIX = "remote/"
 """Of core data that pods of the other site may read here, for somebody to try it."""
+REMOTE_JOBS = "remote-"
+"""How the names of the jobs begin that such pods may commit checkpoints of here."""
 CACHE_KEY_CONNECTION = "sandbox_cache_key"
 """Its password is a key for what they keep of it."""
 

@@ -22,6 +22,7 @@ from spillway.sandbox.configuration import (
     NAMESPACE,
     PUBLIC_PREFIXES,
     REGISTRY_USER,
+    REMOTE_JOBS,
     REMOTE_PREFIX,
     kubeconfig,
 )
@@ -44,7 +45,6 @@ from spillway.stores.s3 import S3Store, open_store
 NODE_LOST_AFTER = timedelta(seconds=6)
 POD_EVICTION_AFTER = timedelta(seconds=2)
 SHARDS = 8
-CHECKPOINT_ACTIONS = tuple(f"{action}:{CHECKPOINT_BUCKET}" for action in ("Read", "List", "Write"))
 HOME = "onprem"
 """Where images and data are before anything is copied."""
 
@@ -111,7 +111,7 @@ def _api_server(settings: SandboxSettings, site: SiteSettings, state: Path, issu
 def store_identities(settings: SandboxSettings, site: SiteSettings) -> tuple[Identity, ...]:
     """The mover, who may do all, the pods, who read data and write checkpoints, and who reads public data only.
 
-    Also pods of the other site, which read what is below ``REMOTE_PREFIX`` and write checkpoints.
+    Also pods of the other site, which read what is below ``REMOTE_PREFIX`` and write checkpoints of ``REMOTE_JOBS``.
     """
     made = credentials(settings)
     return (
@@ -128,8 +128,8 @@ def store_identities(settings: SandboxSettings, site: SiteSettings) -> tuple[Ide
             actions=(
                 f"Read:{DATASET_BUCKET}",
                 f"List:{DATASET_BUCKET}",
-                *CHECKPOINT_ACTIONS,
-                *(f"{action}:{CACHE_BUCKET}" for action in ("Read", "List", "Write")),
+                *_all_of(CHECKPOINT_BUCKET),
+                *_all_of(CACHE_BUCKET),
             ),
         ),
         Identity(
@@ -142,9 +142,17 @@ def store_identities(settings: SandboxSettings, site: SiteSettings) -> tuple[Ide
             name=f"{site.name}-remote",
             access_key=f"{site.name}-remote",
             secret_key=made[f"{site.name}_remote_secret"],
-            actions=(f"Read:{DATASET_BUCKET}/{REMOTE_PREFIX}*", f"List:{DATASET_BUCKET}", *CHECKPOINT_ACTIONS),
+            actions=(
+                f"Read:{DATASET_BUCKET}/{REMOTE_PREFIX}*",
+                f"List:{DATASET_BUCKET}",
+                *_all_of(f"{CHECKPOINT_BUCKET}/{REMOTE_JOBS}*"),
+            ),
         ),
     )
+
+
+def _all_of(what: str) -> tuple[str, ...]:
+    return tuple(f"{action}:{what}" for action in ("Read", "List", "Write"))
 
 
 def seed(settings: SandboxSettings, site: SiteSettings) -> None:
