@@ -12,6 +12,7 @@ import yaml
 from spillway.clouds.kubernetes import KubernetesCluster, client_from_kubeconfig
 from spillway.clouds.rights import RIGHTS, Right
 from spillway.errors import AccessDenied, Missing, SpillwayError, Unreachable
+from spillway.model import GpuShare
 from spillway.preflight import Gap, SiteAccess, gap_table, merged, preflight
 from spillway.sandbox.settings import PROJECT
 from spillway.stores.local import LocalStore
@@ -79,7 +80,15 @@ def test_a_cluster_without_gpus_and_a_pool_without_nodes_are_gaps(site: SiteAcce
 def test_a_node_of_another_shape_than_declared_is_a_gap(site: SiteAccess) -> None:
     state = cluster_state(CLUSTER, nodes=[node(), node(name="a100-1", allocatable_gpus=4)])
     gap = the_gap(replace(site, client=KnownCluster(state)))
-    assert (gap.part, gap.problem) == ("pool a100", "node a100-1 has 4 GPUs, declared are 8")
+    assert (gap.part, gap.problem) == ("pool a100", "node a100-1 has 4 nvidia.com/gpu, declared are 8")
+
+
+def test_a_node_with_another_number_of_parts_than_declared_is_a_gap(site: SiteAccess) -> None:
+    halves = GpuShare(resource="nvidia.com/mig-3g.40gb", per_gpu=2, memory_gib=40)
+    cluster = onprem_cluster(pools=(node_pool(gpu_share=halves),))
+    state = cluster_state(cluster, nodes=[node(allocatable_gpus=16), node(name="a100-1", allocatable_gpus=8)])
+    gap = the_gap(replace(site, cluster=cluster, client=KnownCluster(state)))
+    assert gap.problem == "node a100-1 has 8 nvidia.com/mig-3g.40gb, declared are 16"
 
 
 def test_rights_that_are_missing_are_named_with_the_rule_that_grants_them(site: SiteAccess) -> None:

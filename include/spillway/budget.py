@@ -33,7 +33,7 @@ def expected_end(job: JobSpec, started_at: datetime, now: datetime, zone: str) -
 
 
 def cost_within(
-    month: Month, gpus: int, start: datetime, end: datetime, *, price: Decimal, fixed: Decimal = Decimal(0)
+    month: Month, gpus: Decimal, start: datetime, end: datetime, *, price: Decimal, fixed: Decimal = Decimal(0)
 ) -> Decimal:
     """What GPUs cost in the month that are used from start to end; ``fixed`` is a month's of each of them."""
     start, end = within(month, start, end)

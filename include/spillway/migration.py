@@ -48,7 +48,7 @@ class MoveFacts:
     steps_at_risk: int | None = None
     steps_left: int | None = None
     steps_to_checkpoint: int | None = None
-    gpus: int | None = None
+    gpus: Decimal | None = None
     price_here: Decimal | None = None
     price_there: Decimal | None = None
     egress_price_per_gib: Decimal | None = None

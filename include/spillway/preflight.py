@@ -221,13 +221,14 @@ def _node_gaps(state: ClusterState) -> Iterator[Gap]:
                 problem=f"no node matches its selector ({selector})",
                 fix="label its nodes or correct node_selector in clusters.yaml; a pool that scales from zero is right",
             )
-        odd = [node for node in members if node.allocatable_gpus not in {0, pool.gpus_per_node}]
+        odd = [node for node in members if node.allocatable_gpus not in {0, pool.devices_per_node}]
         for node in odd:
             yield Gap(
                 cluster=name,
                 part=f"pool {pool.name}",
-                problem=f"node {node.name} has {node.allocatable_gpus} GPUs, declared are {pool.gpus_per_node}",
-                fix="correct gpus_per_node in clusters.yaml, or look at the node's device plugin",
+                problem=f"node {node.name} has {node.allocatable_gpus} {pool.gpu_resource}, "
+                f"declared are {pool.devices_per_node}",
+                fix="correct gpus_per_node or gpu_share in clusters.yaml, or look at the node's device plugin",
             )
 
 

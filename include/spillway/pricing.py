@@ -38,7 +38,7 @@ def price_is_stale(pool: NodePool, billing: Billing, max_age: timedelta | None, 
     return pool.prices_as_of is None or now - pool.prices_as_of > max_age
 
 
-def gpu_hours(gpus: int, started_at: datetime, ended_at: datetime) -> Decimal:
+def gpu_hours(gpus: Decimal | int, started_at: datetime, ended_at: datetime) -> Decimal:
     """GPU-hours of a stretch of time, to the microsecond.
 
     Raises:
@@ -47,7 +47,7 @@ def gpu_hours(gpus: int, started_at: datetime, ended_at: datetime) -> Decimal:
     return cost(gpus, started_at, ended_at, Decimal(1))
 
 
-def cost(gpus: int, started_at: datetime, ended_at: datetime, price: Decimal) -> Decimal:
+def cost(gpus: Decimal | int, started_at: datetime, ended_at: datetime, price: Decimal) -> Decimal:
     """What ``gpus`` cost from start to end at a price per GPU-hour; not rounded to any currency's unit.
 
     Raises:
@@ -57,7 +57,7 @@ def cost(gpus: int, started_at: datetime, ended_at: datetime, price: Decimal) ->
         raise ValueError(f"expected an end after the start {started_at.isoformat()}, got {ended_at.isoformat()}")
     microseconds = (ended_at - started_at) // timedelta(microseconds=1)
     # Multiplied first and divided once: twenty minutes at 3 an hour are 1, not 0.999...
-    return EXACT.divide(EXACT.multiply(Decimal(gpus * microseconds), price), _HOUR)
+    return EXACT.divide(EXACT.multiply(EXACT.multiply(gpus, microseconds), price), _HOUR)
 
 
 def prolonged(entry: CostEntry, ended_at: datetime) -> CostEntry:

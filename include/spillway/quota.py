@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 
 from spillway.model import Cluster, QuotaShare, Reservation, SiteKind
+
+_NONE = Decimal(0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -15,8 +18,8 @@ class DepartmentGpus:
     own: Mapping[str, int]
     rest: int
 
-    def available(self, department: str, used: Mapping[str, int], *, borrowing: bool = False) -> int:
-        """How many more GPUs the department may take while others use that many.
+    def available(self, department: str, used: Mapping[str, Decimal], *, borrowing: bool = False) -> Decimal:
+        """How many more GPUs, to the exact part of one, the department may take while others use that many.
 
         The rest pool shrinks by what each department uses beyond its own. A department without a share has nothing,
         not even of the rest. What others borrow of its own GPUs takes nothing from what it may have.
@@ -25,11 +28,13 @@ class DepartmentGpus:
             borrowing: whether it may also take what others leave of their own.
         """
         if department not in self.own:
-            return 0
+            return _NONE
         if borrowing:
-            return max(0, self.most(department, borrowing=True) - sum(used.get(name, 0) for name in self.own))
-        beyond = sum(max(0, used.get(other, 0) - gpus) for other, gpus in self.own.items() if other != department)
-        return max(0, self.most(department) - min(beyond, self.rest) - used.get(department, 0))
+            taken = sum((used.get(name, _NONE) for name in self.own), _NONE)
+            return max(_NONE, Decimal(self.most(department, borrowing=True)) - taken)
+        others = (used.get(other, _NONE) - gpus for other, gpus in self.own.items() if other != department)
+        beyond = min(sum((max(_NONE, more) for more in others), _NONE), Decimal(self.rest))
+        return max(_NONE, self.most(department) - beyond - used.get(department, _NONE))
 
     def most(self, department: str, *, borrowing: bool = False) -> int:
         """How many GPUs the department may have while nobody uses any."""
@@ -48,13 +53,13 @@ def department_gpus(quotas: Mapping[str, QuotaShare], clusters: Iterable[Cluster
     return DepartmentGpus(own=own, rest=max(0, declared - sum(own.values())))
 
 
-def gpus_in_use(reservations: Iterable[Reservation], clusters: Iterable[Cluster], kind: SiteKind) -> Mapping[str, int]:
+def gpus_in_use(
+    reservations: Iterable[Reservation], clusters: Iterable[Cluster], kind: SiteKind
+) -> Mapping[str, Decimal]:
     """GPUs reserved by department on that kind of site; a running attempt keeps its reservation until it is settled."""
     names = {cluster.name for cluster in clusters if cluster.kind is kind}
-    used: dict[str, int] = {}
+    used: dict[str, Decimal] = {}
     for reservation in reservations:
         if reservation.cluster in names:
-            used[reservation.department] = (
-                used.get(reservation.department, 0) + reservation.gpus_per_node * reservation.nodes
-            )
+            used[reservation.department] = used.get(reservation.department, _NONE) + reservation.gpus
     return used

@@ -10,13 +10,14 @@ import pytest
 from spillway.clouds.facts import (
     Needs,
     NodeCondition,
+    gpu_resources,
     gpus_of,
     needs_of,
     needs_without_gpus,
     node_condition,
     node_state,
 )
-from spillway.model import NodeState
+from spillway.model import GpuShare, NodeState
 from spillway.testing.builders import node_pool
 
 AT = "2026-11-30T12:00:00Z"
@@ -79,6 +80,18 @@ def test_a_node_is_read_into_the_pool_with_the_most_specific_selector() -> None:
         cpu_millicores=8000,
     )
     assert node_state(node(), POOLS[2:]).pool is None
+
+
+def test_a_pool_of_parts_counts_the_parts_that_its_nodes_have() -> None:
+    halves = GpuShare(resource="nvidia.com/mig-3g.40gb", per_gpu=2, memory_gib=40)
+    pools = (node_pool(node_selector={"pool": "a100"}, gpu_share=halves), node_pool(name="h100"))
+    seen = node()
+    seen["status"]["allocatable"][halves.resource] = "16"
+    assert node_state(seen, pools).allocatable_gpus == 16
+    assert gpu_resources(pools) == ["nvidia.com/gpu", halves.resource]
+    part = {"name": "c", "resources": {"requests": {"cpu": "2"}, "limits": {halves.resource: 1}}}
+    pods = [plain("n1", cpu="1"), {"spec": {"nodeName": "n1", "containers": [part]}}]
+    assert needs_without_gpus(pods, gpu_resources(pools))["n1"] == Needs(cpu_millicores=1000)
 
 
 def plain(node: str | None, *, phase: str = "Running", **requests: str) -> dict[str, Any]:

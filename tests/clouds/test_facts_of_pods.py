@@ -50,6 +50,16 @@ def test_a_pod_takes_gpus_until_it_has_ended() -> None:
     assert pod_use(without, namespace="training") is None
 
 
+def test_a_pod_may_take_a_part_of_a_gpu() -> None:
+    part = "nvidia.com/mig-3g.40gb"
+    seen = pod({"phase": "Running"})
+    seen["spec"]["containers"] = [{"name": "c", "resources": {"limits": {part: 1}}}]
+    assert pod_use(seen, namespace="training") is None
+    assert pod_use(seen, namespace="training", resources=["nvidia.com/gpu", part]) == PodUse(
+        name="digits-1", namespace="training", gpus=1, gpu_resource=part, attempt="digits-1", node="n1"
+    )
+
+
 def test_the_pod_of_another_namespace_is_nobodys_attempt_here() -> None:
     theirs = pod({"phase": "Running"}, namespace="elsewhere")
     assert pod_use(theirs, namespace="training") == PodUse(name="digits-1", namespace="elsewhere", gpus=2, node="n1")

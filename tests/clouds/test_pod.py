@@ -7,6 +7,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import timedelta
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ import pytest
 from spillway.clouds.base import ATTEMPT_LABEL, INSTALLATION_LABEL, OWNED_LABEL, RUN_LABEL
 from spillway.clouds.pod import PodAccess, build_pod, grace_seconds, pull_secret, store_ca, store_secret
 from spillway.errors import ConfigError, LaunchRefused
-from spillway.model import Attempt
+from spillway.model import Attempt, GpuShare
 from spillway.testing.builders import INSTALLATION, attempt, job_spec, node_pool, onprem_cluster
 
 IMAGE = "registry.onprem:5000/train/digits@sha256:" + "a" * 64
@@ -251,6 +252,22 @@ FORBIDDEN = {
     "a container as text": ({"spec": {"containers": ["x"]}}, "spec.containers"),
     "the spec as a list": ({"spec": []}, "spec"),
 }
+
+
+def test_a_part_of_a_gpu_is_asked_for_by_the_resource_of_the_pool_and_no_override_asks_for_more() -> None:
+    part = "nvidia.com/mig-3g.40gb"
+    pool = node_pool(gpu_share=GpuShare(resource=part, per_gpu=2, memory_gib=40))
+    half = attempt(job=job_spec(gpu_fraction=Decimal("0.5")))
+    [container] = build(half, cluster=onprem_cluster(pools=(pool,)))["spec"]["containers"]
+    assert container["resources"] == {
+        "requests": {"cpu": "1000m", "memory": "1024Mi", part: "1"},
+        "limits": {part: "1"},
+    }
+    for resource, count in ((part, "2"), ("nvidia.com/gpu", "1")):
+        greedy = trainer(resources={"limits": {resource: count}})
+        job = job_spec(gpu_fraction=Decimal("0.5"), pod_overrides=greedy)
+        with pytest.raises(ConfigError, match=resource):
+            build(attempt(job=job), cluster=onprem_cluster(pools=(pool,)))
 
 
 @pytest.mark.parametrize(("overrides", "field"), FORBIDDEN.values(), ids=FORBIDDEN)

@@ -29,6 +29,18 @@ MISTAKES = {
     "zero GPUs": ("gpus_per_node", 0, "gpus_per_node", "expected a number of at least 1, got 0"),
     "negative GPUs": ("gpus_per_node", -1, "gpus_per_node", "expected a number of at least 1, got -1"),
     "half a GPU": ("gpus_per_node", 0.5, "gpus_per_node", "expected an integer, got 0.5"),
+    "a whole part of a GPU": (
+        "gpu_fraction",
+        1,
+        "gpu_fraction",
+        "expected a part of one GPU, such as 0.5 or 1/2, got 1; gpus_per_node is for whole ones",
+    ),
+    "a part too small to count": (
+        "gpu_fraction",
+        0.0004,
+        "gpu_fraction",
+        "expected a part of one GPU, such as 0.5 or 1/2, got 0.0004; gpus_per_node is for whole ones",
+    ),
     "true for a number": ("gpus_per_node", True, "gpus_per_node", "expected an integer, got True"),
     "no nodes": ("nodes", 0, "nodes", "expected a number of at least 1, got 0"),
     "no memory": ("memory_gib", 0, "memory_gib", "expected a number above 0, got 0"),

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from spillway.config import Configuration, configuration_directory, load, load_job
-from spillway.config.clusters import ClusterEntry, LinkEntry, PoolEntry, RegistryEntry, StoreEntry
+from spillway.config.clusters import ClusterEntry, GpuShareEntry, LinkEntry, PoolEntry, RegistryEntry, StoreEntry
 from spillway.config.datasets import DatasetEntry
 from spillway.config.job import JobFile
 from spillway.config.schema import QuotaEntry, RepositoryEntry, RetentionEntry, RunsEntry
@@ -21,6 +21,7 @@ from spillway.model import (
     CloudAccess,
     Cluster,
     Dataset,
+    GpuShare,
     JobSpec,
     Link,
     MirroredRepository,
@@ -79,6 +80,18 @@ def test_which_sites_are_of_low_latency_is_declared_and_on_premises_where_nothin
     assert low_latency() == set()
 
 
+def test_a_pool_may_give_its_gpus_away_in_parts_and_a_job_take_one(directory: Path, write: Write) -> None:
+    share = {"resource": "nvidia.com/mig-1g.10gb", "per_gpu": 7, "memory_gib": 10}
+    write("clusters.yaml", ("clusters", 0, "pools", 0, "gpu_share"), share)
+    pool = load(directory).clusters["onprem"].pools[0]
+    assert pool.gpu_share == GpuShare(resource="nvidia.com/mig-1g.10gb", per_gpu=7, memory_gib=10)
+    assert (pool.gpu_resource, pool.devices_per_node, pool.max_gpus) == ("nvidia.com/mig-1g.10gb", 56, 32)
+    file = write("job.yaml", ("gpus_per_node",), ...)
+    file.write_text(file.read_text() + "gpu_fraction: 1/7\n")
+    job = load_job(file, {})
+    assert (job.gpus_per_node, job.gpus, pool.gpu_share.fraction) == (1, Decimal("0.142"), Decimal("0.142"))
+
+
 def test_who_may_use_the_cloud_is_nobody_where_nothing_is_said(directory: Path, write: Write) -> None:
     write("policy.yaml", ("placement", "cloud_access"), ...)
     assert load(directory).policy.cloud_access == {}
@@ -113,6 +126,7 @@ def test_without_retention_every_checkpoint_is_kept(directory: Path, write: Writ
     [
         (ClusterEntry, Cluster),
         (PoolEntry, NodePool),
+        (GpuShareEntry, GpuShare),
         (LinkEntry, Link),
         (StoreEntry, StoreRef),
         (RegistryEntry, RegistryRef),

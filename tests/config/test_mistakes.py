@@ -61,8 +61,8 @@ MISTAKES = {
         4,
         "clusters[0].pools[0]",
         "unknown key 'max_node'; known: cpu_cores_per_node, fixed_cost_per_month, gpu_memory_gib, gpu_model, "
-        "gpus_per_node, max_nodes, memory_gib_per_node, name, node_selector, prices_as_of, prices_per_gpu_hour. "
-        "Did you mean 'max_nodes'?",
+        "gpu_share, gpus_per_node, max_nodes, memory_gib_per_node, name, node_selector, prices_as_of, "
+        "prices_per_gpu_hour. Did you mean 'max_nodes'?",
     ),
     "a day that is none": (
         "clusters.yaml",
@@ -70,6 +70,13 @@ MISTAKES = {
         "yesterday",
         "clusters[0].pools[0].prices_as_of",
         "expected a day such as 2026-11-30, got 'yesterday'",
+    ),
+    "a part of a GPU that is a whole one": (
+        "clusters.yaml",
+        (*POOL, "gpu_share"),
+        {"resource": "nvidia.com/gpu.shared", "per_gpu": 1, "memory_gib": 80},
+        "clusters[0].pools[0].gpu_share.per_gpu",
+        "expected a number of at least 2, got 1",
     ),
     "a secret": (
         "clusters.yaml",

@@ -9,8 +9,32 @@ from typing import Any
 import pytest
 from pydantic_core import PydanticCustomError
 
-from spillway.config.notation import duration, prices, share
+from spillway.config.notation import duration, fraction, prices, share
 from spillway.model import Billing
+
+
+@pytest.mark.parametrize(
+    ("written", "part"),
+    [
+        (0.5, "0.5"),
+        ("50%", "0.5"),
+        ("1/2", "0.5"),
+        ("1/7", "0.142"),
+        ("2/3", "0.666"),
+        ("1 / 8", "0.125"),
+        (0.001, "0.001"),
+    ],
+)
+def test_a_part_of_a_gpu_is_read_to_its_thousandth(written: Any, part: str) -> None:
+    assert fraction(written) == Decimal(part)
+
+
+@pytest.mark.parametrize(
+    "written", [0, 1, "1/1", "3/2", "0.0009", "1/0", "1/2/3", "half", "-1/2", "/2", None, True, []]
+)
+def test_no_part_a_whole_one_and_more_are_no_part_of_a_gpu(written: Any) -> None:
+    with pytest.raises(PydanticCustomError, match=r"^expected a "):
+        fraction(written)
 
 
 @pytest.mark.parametrize(

@@ -39,6 +39,12 @@ def test_a_pod_that_is_booked_three_times_is_one_row(ledger: Ledger) -> None:
     assert ledger.costs() == (entry,)
 
 
+def test_parts_of_gpus_are_booked_to_the_thousandth_and_add_up(ledger: Ledger) -> None:
+    for number in range(7):
+        ledger.book(a_cost(f"r-{number + 1}", gpus=Decimal("0.142"), gpu_hours=Decimal("0.284")))
+    assert sum(entry.gpus for entry in ledger.costs()) == Decimal("0.994")
+
+
 @pytest.mark.parametrize(
     "changes",
     [{"attempt": "r-2"}, {"pod_uid": "another"}, {"cluster": "cloud"}],

@@ -4,6 +4,7 @@ import dataclasses
 import multiprocessing
 import uuid
 from collections.abc import Callable
+from decimal import Decimal
 
 import pytest
 from alembic.autogenerate import compare_metadata
@@ -197,7 +198,7 @@ def test_older_bookings_learn_their_pool_and_reservation_from_their_attempt_and_
     upgrade(url)
     ledger = open_ledger(url)
     attempt = reserved(ledger, "r")
-    booked, foreign = ledger.book(a_cost("r-1")), ledger.book(a_cost("r-7"))
+    booked, foreign = ledger.book(a_cost("r-1")), ledger.book(a_cost("r-7", gpus=Decimal(16)))
     _bring_back(url, "0007")
     upgrade(url)
     place = {"pool": attempt.candidate.pool, "reserved_at": attempt.reserved_at}
@@ -234,6 +235,12 @@ ADDED = {
     "0009": ("DROP TABLE notices", "DROP TABLE crossings"),
     "0010": ("DROP TABLE waiting",),
     "0011": ("DROP INDEX costs_of_department",),
+    "0012": (
+        "ALTER TABLE costs ADD COLUMN whole_gpus INTEGER NOT NULL DEFAULT 0",
+        "UPDATE costs SET whole_gpus = CAST(gpus AS INTEGER)",
+        "ALTER TABLE costs DROP COLUMN gpus",
+        "ALTER TABLE costs RENAME COLUMN whole_gpus TO gpus",
+    ),
 }
 """How what each revision has added is taken away again."""
 

@@ -14,10 +14,12 @@ from hypothesis import strategies as st
 
 from spillway import codec
 from spillway.model import (
+    GPU_RESOURCE,
     Billing,
     Candidate,
     Cluster,
     DatasetFacts,
+    GpuShare,
     JobSpec,
     NodePool,
     PlacementDecision,
@@ -51,9 +53,11 @@ from spillway.testing.builders import (
 
 POLICY = placement_policy()
 
+HALVES = GpuShare(resource="nvidia.com/mig-3g.40gb", per_gpu=2, memory_gib=40)
 POOLS = (
     node_pool(max_nodes=3),
     node_pool(name="v100", gpu_model="V100", gpu_memory_gib=32, gpus_per_node=4, max_nodes=2),
+    node_pool(name="halves", gpus_per_node=2, max_nodes=1, gpu_share=HALVES),
 )
 CLOUD_POOL = cloud_pool(
     max_nodes=2,
@@ -89,6 +93,7 @@ def snapshots(draw: st.DrawFn) -> Snapshot:
             pod(
                 name=f"p{index}",
                 gpus=draw(gpus),
+                gpu_resource=draw(st.sampled_from([GPU_RESOURCE, HALVES.resource])),
                 node=draw(st.sampled_from([*(node.name for node in nodes), None])),
                 attempt=draw(st.sampled_from([None, "r-0", "r-1", "r-2"])),
             )
@@ -119,11 +124,14 @@ def snapshots(draw: st.DrawFn) -> Snapshot:
     )
 
 
+shapes = st.one_of(
+    st.fixed_dictionaries({"gpus_per_node": gpus, "nodes": st.integers(1, 4)}),
+    st.just({"gpus_per_node": 1, "gpu_fraction": HALVES.fraction}),
+)
 jobs = st.builds(
-    job_spec,
+    lambda shape, **fields: job_spec(**shape, **fields),
+    shapes,
     priority=st.sampled_from(Priority),
-    gpus_per_node=gpus,
-    nodes=st.integers(1, 4),
     gpu_memory_gib=st.sampled_from([0, 80]),
     dataset=st.sampled_from([None, "digits"]),
     spot_ok=st.booleans(),
@@ -191,8 +199,9 @@ def test_the_chosen_place_has_nodes_for_every_pod(job: JobSpec, seen: Snapshot) 
         return
     [state] = [state for state in seen.clusters if state.cluster.name == chosen.cluster]
     free = {n.name: n.allocatable_gpus for n in state.nodes if n.pool == chosen.pool and n.ready and n.schedulable}
+    assert state.cluster.pool(chosen.pool).gpu_share == (HALVES if job.gpu_fraction else None)
     for running in state.pods:
-        if running.node in free:
+        if running.node in free and running.gpu_resource == state.cluster.pool(chosen.pool).gpu_resource:
             free[running.node] -= running.gpus
     assert sum(max(0, left) // job.gpus_per_node for left in free.values()) >= job.nodes
 
@@ -227,8 +236,9 @@ def test_a_reservation_and_its_pod_on_the_node_it_was_counted_on_are_one(seen: S
     promised = replace(empty, reservations=(held,))
     [state] = [state for state in empty.clusters if state.cluster.name == first.cluster]
     usable = [n.name for n in state.nodes if n.pool == first.pool and n.ready and n.allocatable_gpus >= job.gpus]
+    asked = {"gpus": job.gpus_per_node, "gpu_resource": state.cluster.pool(first.pool).gpu_resource}
     for where in (None, min(usable)):
-        its_pod = pod(name="first-1", gpus=job.gpus, attempt="first-1", node=where)
+        its_pod = pod(name="first-1", **asked, attempt="first-1", node=where)
         others = tuple(other for other in empty.clusters if other is not state)
         appeared = replace(promised, clusters=(*others, replace(state, pods=(its_pod,))))
         assert place(job_spec(gpus_per_node=1), appeared, POLICY) == place(job_spec(gpus_per_node=1), promised, POLICY)
@@ -296,5 +306,6 @@ def _reserved(attempt: str, job: JobSpec, chosen: Candidate) -> Reservation:
         department=job.department,
         gpus_per_node=job.gpus_per_node,
         nodes=job.nodes,
+        gpu_fraction=job.gpu_fraction,
         **asdict(chosen),
     )

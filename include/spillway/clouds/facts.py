@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -11,12 +11,11 @@ from typing import Any
 
 from spillway.clouds.base import ATTEMPT_LABEL, INSTALLATION_LABEL
 from spillway.clouds.quantities import quantity
-from spillway.model import NodePool, NodeState, PodPhase, PodState, PodUse
+from spillway.model import GPU_RESOURCE, NodePool, NodeState, PodPhase, PodState, PodUse
 
 Json = Mapping[str, Any]
 
 TRAINER_CONTAINER = "trainer"
-GPU_RESOURCE = "nvidia.com/gpu"
 TOLERATED_TAINTS = (GPU_RESOURCE, "cloud.google.com/gke-spot", "kubernetes.azure.com/scalesetpriority")
 """Taints that keep other pods off GPU and spot nodes; a training pod tolerates them and selects its pool by label."""
 _LEAVING_TAINTS = frozenset({
@@ -80,12 +79,13 @@ def node_state(node: Json, pools: Sequence[NodePool], beside: Needs = NOTHING) -
         for taint in spec.get("taints") or ()
         if taint.get("effect") in {"NoSchedule", "NoExecute"} and taint["key"] not in TOLERATED_TAINTS
     ]
+    pool = max(matching, key=lambda pool: len(pool.node_selector)) if matching else None
     return NodeState(
         name=node["metadata"]["name"],
-        pool=max(matching, key=lambda pool: len(pool.node_selector)).name if matching else None,
+        pool=None if pool is None else pool.name,
         ready=_condition(status, "Ready").get("status") == "True",
         schedulable=not spec.get("unschedulable") and not blocking,
-        allocatable_gpus=int(allocatable.get(GPU_RESOURCE, 0)),
+        allocatable_gpus=int(allocatable.get(pool.gpu_resource if pool else GPU_RESOURCE, 0)),
         driver=_labelled_version(labels, "driver"),
         driver_cuda=_labelled_version(labels, "runtime"),
         cpu_millicores=_left(allocatable, "cpu", MILLICORES, beside.cpu_millicores),
@@ -124,14 +124,16 @@ def node_condition(node: Json | None) -> NodeCondition:
     )
 
 
-def pod_use(pod: Json, *, namespace: str) -> PodUse | None:
+def pod_use(pod: Json, *, namespace: str, resources: Iterable[str] = (GPU_RESOURCE,)) -> PodUse | None:
     """What the pod takes, or None for one that takes no GPU or has ended; ``namespace`` is where our own ones are.
 
-    An installation in another namespace may have an attempt of the same label.
+    An installation in another namespace may have an attempt of the same label. ``resources`` are what pods of the
+    cluster ask GPUs by; no pod asks by more than one of them.
     """
-    gpus = gpus_of(pod["spec"])
-    if not gpus or _over(pod):
+    taken = {resource: gpus for resource in resources if (gpus := gpus_of(pod["spec"], resource))}
+    if not taken or _over(pod):
         return None
+    resource, gpus = next(iter(taken.items()))
     metadata, needs = pod["metadata"], needs_of(pod["spec"])
     return PodUse(
         name=metadata["name"],
@@ -141,22 +143,28 @@ def pod_use(pod: Json, *, namespace: str) -> PodUse | None:
         node=pod["spec"].get("nodeName"),
         cpu_millicores=needs.cpu_millicores,
         memory_mib=needs.memory_mib,
+        gpu_resource=resource,
     )
 
 
-def needs_without_gpus(pods: Iterable[Json]) -> Mapping[str, Needs]:
+def gpu_resources(pools: Iterable[NodePool]) -> Collection[str]:
+    """What pods of a cluster with these pools ask GPUs by, in one order."""
+    return sorted({GPU_RESOURCE, *(pool.gpu_resource for pool in pools)})
+
+
+def needs_without_gpus(pods: Iterable[Json], resources: Collection[str] = (GPU_RESOURCE,)) -> Mapping[str, Needs]:
     """What pods that take no GPUs set aside, by the name of their node."""
     taken: dict[str, Needs] = {}
     for pod in pods:
         node = pod["spec"].get("nodeName")
-        if node is not None and not _over(pod) and not gpus_of(pod["spec"]):
+        if node is not None and not _over(pod) and not any(gpus_of(pod["spec"], name) for name in resources):
             taken[node] = taken.get(node, NOTHING) + needs_of(pod["spec"])
     return taken
 
 
-def gpus_of(spec: Json) -> int:
-    """The GPUs that the scheduler sets aside."""
-    return math.ceil(_set_aside(spec, GPU_RESOURCE))
+def gpus_of(spec: Json, resource: str = GPU_RESOURCE) -> int:
+    """The GPUs that the scheduler sets aside, or the parts of them."""
+    return math.ceil(_set_aside(spec, resource))
 
 
 def needs_of(spec: Json) -> Needs:

@@ -17,6 +17,7 @@ from spillway.clouds.facts import (
     TRAINER_CONTAINER,
     Json,
     NodeCondition,
+    gpu_resources,
     needs_without_gpus,
     node_condition,
     node_state,
@@ -55,8 +56,9 @@ class KubernetesCluster:
         nodes = self._api.items("/api/v1/nodes")
         live = {"fieldSelector": "status.phase!=Succeeded,status.phase!=Failed"}
         pods = self._api.items("/api/v1/pods", live)
-        beside = needs_without_gpus(pods)
-        uses = [pod_use(pod, namespace=self._cluster.namespace) for pod in pods]
+        resources = gpu_resources(self._cluster.pools)
+        beside = needs_without_gpus(pods, resources)
+        uses = [pod_use(pod, namespace=self._cluster.namespace, resources=resources) for pod in pods]
         return ClusterState(
             cluster=self._cluster,
             nodes=tuple(

@@ -5,17 +5,25 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from spillway.clouds.facts import GPU_RESOURCE, gpus_of
+from spillway.clouds.facts import gpus_of
 from spillway.errors import ConfigError
+from spillway.model import GPU_RESOURCE
 
 _IDENTITY_KEYS = ("name", "mountPath")
 """What tells the items of a list apart; an item without one is added."""
 
 
 def merge_overrides(
-    pod: Mapping[str, Any], overrides: Mapping[str, Any], *, job: str, container: str
+    pod: Mapping[str, Any],
+    overrides: Mapping[str, Any],
+    *,
+    job: str,
+    container: str,
+    gpu_resource: str = GPU_RESOURCE,
 ) -> Mapping[str, Any]:
     """The pod with the overrides merged in; ``container`` names the one whose image and GPUs are the platform's.
+
+    ``gpu_resource`` is what the pod asks its GPUs by.
 
     Mappings merge key by key. Lists of objects merge by name (or mount path), other objects are added at the end;
     lists of plain values are replaced. None removes a key.
@@ -25,9 +33,9 @@ def merge_overrides(
             clean-up rely on; the field is named.
     """
     merged: Mapping[str, Any] = _merge_mapping(pod, overrides, "pod_overrides", job)
-    fixed = _fixed(pod, container)
+    fixed = _fixed(pod, container, gpu_resource)
     try:
-        kept = _fixed(merged, container)
+        kept = _fixed(merged, container, gpu_resource)
     except (AttributeError, KeyError, TypeError, ValueError) as problem:
         raise ConfigError(f"job '{job}'", "pod_overrides", f"expected the shape of a Pod, got {problem!r}") from problem
     for field, value in fixed.items():
@@ -48,7 +56,7 @@ def merge_overrides(
     return merged
 
 
-def _fixed(pod: Mapping[str, Any], container: str) -> dict[str, Any]:
+def _fixed(pod: Mapping[str, Any], container: str, gpu_resource: str) -> dict[str, Any]:
     """What no override may change, by its path."""
     metadata, spec = pod.get("metadata") or {}, pod.get("spec") or {}
     fixed = {"apiVersion": pod.get("apiVersion"), "kind": pod.get("kind")}
@@ -60,7 +68,7 @@ def _fixed(pod: Mapping[str, Any], container: str) -> dict[str, Any]:
         if item.get("name") == container:
             fixed[f"spec.containers[{container}].image"] = item.get("image")
             fixed |= {f"spec.containers[{container}].env[{entry['name']}]": entry.get("value") for entry in item["env"]}
-    fixed[f"spec.containers[].resources[{GPU_RESOURCE}]"] = gpus_of(spec)
+    fixed |= {f"spec.containers[].resources[{name}]": gpus_of(spec, name) for name in {GPU_RESOURCE, gpu_resource}}
     return fixed
 
 

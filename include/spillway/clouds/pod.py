@@ -12,7 +12,7 @@ from datetime import timedelta
 from typing import Any
 
 from spillway.clouds.base import ATTEMPT_LABEL, INSTALLATION_LABEL, OWNED_LABEL, RUN_LABEL
-from spillway.clouds.facts import GPU_RESOURCE, TOLERATED_TAINTS, TRAINER_CONTAINER
+from spillway.clouds.facts import TOLERATED_TAINTS, TRAINER_CONTAINER
 from spillway.clouds.gang import gang_of
 from spillway.clouds.overrides import merge_overrides
 from spillway.errors import LaunchRefused
@@ -75,21 +75,23 @@ def build_pod(
         ConfigError: an override that would change what the platform relies on.
     """
     _check(attempt, image)
-    job = attempt.job
+    job, pool = attempt.job, cluster.pool(attempt.candidate.pool)
     spec = {
         "restartPolicy": "Never",
         "terminationGracePeriodSeconds": grace_seconds(job.grace, measured_flush),
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
-        "nodeSelector": dict(cluster.pool(attempt.candidate.pool).node_selector),
+        "nodeSelector": dict(pool.node_selector),
         "tolerations": _tolerations(),
         "imagePullSecrets": [{"name": access.pull_secret}],
-        "containers": [_trainer(job, image, environment, access)],
+        "containers": [_trainer(job, image, environment, access, pool.gpu_resource)],
         "volumes": _volumes(job, access),
     }
     metadata = {"name": attempt.label, "namespace": cluster.namespace, "labels": _labels(attempt, installation)}
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
-    merged = merge_overrides(pod, job.pod_overrides, job=job.name, container=TRAINER_CONTAINER)
+    merged = merge_overrides(
+        pod, job.pod_overrides, job=job.name, container=TRAINER_CONTAINER, gpu_resource=pool.gpu_resource
+    )
     return merged if job.nodes == 1 else gang_of(merged, job.nodes)
 
 
@@ -161,12 +163,14 @@ def _tolerations() -> list[dict[str, Any]]:
     ]
 
 
-def _trainer(job: JobSpec, image: str, environment: Mapping[str, str], access: PodAccess) -> dict[str, Any]:
+def _trainer(
+    job: JobSpec, image: str, environment: Mapping[str, str], access: PodAccess, gpu_resource: str
+) -> dict[str, Any]:
     """The container; its command is given as ``args``.
 
     So the image's entrypoint stays process 1, and no shell keeps the stop signal from the trainer.
     """
-    gpus = str(job.gpus_per_node)
+    gpus = {gpu_resource: str(job.gpus_per_node)}
     mounts: list[dict[str, Any]] = [{"name": "shm", "mountPath": "/dev/shm"}]  # noqa: S108 - the container's memory
     for what in access.certificates:
         folder = f"/etc/spillway/{what}"
@@ -183,9 +187,9 @@ def _trainer(job: JobSpec, image: str, environment: Mapping[str, str], access: P
             "requests": {
                 "cpu": f"{job.cpu_millicores}m",
                 "memory": f"{job.memory_mib}Mi",
-                GPU_RESOURCE: gpus,
+                **gpus,
             },
-            "limits": {GPU_RESOURCE: gpus},
+            "limits": gpus,
         },
         "volumeMounts": mounts,
         "terminationMessagePolicy": "FallbackToLogsOnError",

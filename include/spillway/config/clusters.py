@@ -25,9 +25,15 @@ from spillway.config.schema import (
     Words,
 )
 from spillway.errors import UnknownName
-from spillway.model import Cluster, Link, NodePool, RegistryRef, StoreRef
+from spillway.model import Cluster, GpuShare, Link, NodePool, RegistryRef, StoreRef
 
 PROVIDERS = ("eks", "kubernetes", "sandbox")
+
+
+class GpuShareEntry(Entry):
+    resource: Annotated[str, Field(strict=True, pattern=r"^[a-z0-9.-]+/[A-Za-z0-9._-]+$")]
+    per_gpu: Annotated[int, Field(strict=True, ge=2, le=1000)]
+    memory_gib: Count
 
 
 class PoolEntry(Entry):
@@ -42,6 +48,10 @@ class PoolEntry(Entry):
     memory_gib_per_node: Quantity | None = None
     prices_as_of: Day | None = None
     fixed_cost_per_month: Amount = Decimal(0)
+    gpu_share: GpuShareEntry | None = None
+
+    def pool(self) -> NodePool:
+        return NodePool(**dict(self) | {"gpu_share": self.gpu_share and GpuShare(**dict(self.gpu_share))})
 
 
 class LinkEntry(Entry):
@@ -90,7 +100,7 @@ class ClusterEntry(Entry):
                 "link": Link(**dict(self.link)),
                 "object_store": StoreRef(**dict(self.object_store)),
                 "registry": RegistryRef(**dict(self.registry)),
-                "pools": tuple(NodePool(**dict(pool)) for pool in self.pools),
+                "pools": tuple(entry.pool() for entry in self.pools),
             }
         )
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import timedelta
-from typing import Annotated
+from decimal import Decimal
+from typing import Annotated, Any
 
-from pydantic import AfterValidator, BeforeValidator, Field, JsonValue, ValidationInfo
+from pydantic import AfterValidator, BeforeValidator, Field, JsonValue, ValidationInfo, model_validator
 
 from spillway.config import notation
 from spillway.config.schema import (
@@ -55,6 +57,13 @@ def _long_enough(within: timedelta, job: ValidationInfo) -> timedelta:
     return within
 
 
+def _of_one_gpu(fraction: Decimal, job: ValidationInfo) -> Decimal:
+    gpus, nodes = job.data.get("gpus_per_node", 1), job.data.get("nodes", 1)
+    if gpus * nodes != 1:
+        raise notation.refused(f"is a part of one GPU, but the job has {nodes} x {gpus}; leave one of the two out")
+    return fraction
+
+
 class JobFile(Entry):
     name: Label
     department: Text
@@ -65,6 +74,7 @@ class JobFile(Entry):
     nodes: Count = 1
     gpu_model: Text | None = None
     gpu_memory_gib: Gibibytes = 0
+    gpu_fraction: Annotated[Decimal, BeforeValidator(notation.fraction), AfterValidator(_of_one_gpu)] | None = None
     cpu_cores: Quantity = 1.0
     memory_gib: Quantity = 1.0
     dataset: Text | None = None
@@ -83,6 +93,12 @@ class JobFile(Entry):
     stall: StallEntry | None = StallEntry()
     environment: dict[VariableName, AnyText] = Field(default_factory=dict)
     pod_overrides: dict[str, JsonValue] = Field(default_factory=dict)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _a_part_is_of_one_gpu(cls, data: Any) -> Any:
+        part = isinstance(data, Mapping) and data.get("gpu_fraction") is not None
+        return {"gpus_per_node": 1, **data} if part else data
 
     def job(self, tier: Tier) -> JobSpec:
         return JobSpec(**dict(self) | {"tier": tier, "stall": self.stall and self.stall.rule()})

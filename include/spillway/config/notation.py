@@ -104,6 +104,21 @@ def share(written: Any) -> Decimal:
     return part
 
 
+def fraction(written: Any) -> Decimal:
+    """A part of one GPU, ``0.5``, ``50%`` or ``1/2``, rounded down to thousandths; less than a whole one."""
+    above, slash, below = written.partition("/") if isinstance(written, str) else ("", "", "")
+    if slash and above.strip().isdecimal() and below.strip().isdecimal() and int(below):
+        part = Decimal(int(above)) / int(below)
+    else:
+        part = share(written)
+    thousandths = int(part * 1000)
+    if not 0 < thousandths < 1000:
+        raise refused(
+            f"expected a part of one GPU, such as 0.5 or 1/2, got {written!r}; gpus_per_node is for whole ones"
+        )
+    return Decimal(thousandths).scaleb(-3).normalize()
+
+
 def amount(written: Any) -> Decimal:
     """Money: a finite number of at least 0."""
     number = _number(written)

@@ -135,31 +135,35 @@ def _idle_nodes(seen: Iterable[ClusterState], month: Month) -> Iterable[Advice]:
             prices = [price_per_gpu_hour(pool, billing) for billing in pool.prices_per_gpu_hour if billing.bought]
             price = min((price for price in prices if price is not None), default=None)
             idle = [n for n in state.nodes if n.pool == pool.name and n.ready and n.name not in working]
-            gpus = sum(node.allocatable_gpus for node in idle)
+            gpus = Decimal(sum(node.allocatable_gpus for node in idle)) / pool.devices_per_gpu
             if price is not None and gpus:
                 yield Advice(
                     about=f"pool {state.cluster.name}/{pool.name}",
-                    evidence=f"{len(idle)} nodes with {gpus} GPUs run and hold no pod just now: "
+                    evidence=f"{len(idle)} nodes with {float(gpus):g} GPUs run and hold no pod just now: "
                     f"{', '.join(node.name for node in idle[:5])}{', ...' if len(idle) > 5 else ''}",
                     action="let them go until they are needed",
-                    saves=EXACT.multiply(EXACT.multiply(Decimal(gpus), price), month.hours),
+                    saves=EXACT.multiply(EXACT.multiply(gpus, price), month.hours),
                     carried_out_by="the pool's autoscaler, or a person",
                 )
 
 
 def _hours_by_rank(parts: Sequence[MonthlyCost]) -> list[Decimal]:
-    """For how many hours at least one GPU was used, at least two, and so on; in hours of the month."""
-    changes: list[tuple[datetime, int]] = []
+    """For how many hours at least one GPU was used, at least two, and so on; in hours of the month.
+
+    Parts of GPUs count as far as they make whole ones.
+    """
+    changes: list[tuple[datetime, Decimal]] = []
     for part in parts:
         start = max(part.entry.started_at, part.month.starts_at)
         changes += [(start, part.entry.gpus), (min(part.entry.ended_at, part.month.ends_at), -part.entry.gpus)]
     busy: list[Decimal] = []
-    used, before = 0, None
+    used, before = Decimal(0), None
     for at, change in sorted(changes):
         if before is not None and used:
-            busy += [Decimal(0)] * (used - len(busy))
+            whole = int(used)
+            busy += [Decimal(0)] * (whole - len(busy))
             lasted = gpu_hours(1, before, at)
-            busy = [EXACT.add(hours, lasted) if rank < used else hours for rank, hours in enumerate(busy)]
+            busy = [EXACT.add(hours, lasted) if rank < whole else hours for rank, hours in enumerate(busy)]
         used, before = used + change, at
     return busy
 

@@ -113,7 +113,7 @@ def _states(
 class _Promise:
     """Bought GPUs that an attempt has, or a move holds for the next one."""
 
-    gpus: int
+    gpus: Decimal
     start: datetime
     end: datetime
     price: Decimal

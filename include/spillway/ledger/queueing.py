@@ -106,4 +106,5 @@ def _queued(run: str, job: JobSpec, since: datetime, places: list[list[str]]) ->
         memory_mib_per_node=job.memory_mib,
         places=frozenset((cluster, pool) for cluster, pool in places),
         image=job.image,
+        gpu_fraction=job.gpu_fraction,
     )

@@ -115,6 +115,7 @@ def promise(attempt: str, job: JobSpec, place: Candidate, since: datetime | None
         nodes=job.nodes,
         cpu_millicores_per_node=job.cpu_millicores,
         memory_mib_per_node=job.memory_mib,
+        gpu_fraction=job.gpu_fraction,
         ends_at=None if since is None or job.longest is None else since + job.longest,
     )
 

@@ -37,7 +37,7 @@ from spillway.model import (
     VerdictKind,
 )
 
-REVISION = "0011"
+REVISION = "0012"
 """The schema this release reads and writes. Revisions are four digits, and a newer one is the greater string."""
 
 VERSION_TABLE = "ledger_version"
@@ -165,7 +165,7 @@ costs = Table(
     Column("department", Text, nullable=False),
     Column("job", Text, nullable=False),
     Column("billing", Word(Billing), nullable=False),
-    Column("gpus", Integer, nullable=False),
+    Column("gpus", Money, nullable=False),
     Column("gpu_hours", Money, nullable=False),
     Column("price_per_gpu_hour", Money, nullable=False),
     Column("amount", Money, nullable=False),

@@ -22,13 +22,11 @@ from spillway.model.decisions import (
 )
 from spillway.model.declared import (
     SECOND_CHOICES,
-    Billing,
     CloudAccess,
     Cluster,
     ImageUse,
     Link,
     MirroredRepository,
-    NodePool,
     PlacementPolicy,
     Priority,
     QuotaShare,
@@ -56,6 +54,7 @@ from spillway.model.observed import (
     Schedule,
     Snapshot,
 )
+from spillway.model.pools import GPU_RESOURCE, Billing, GpuShare, NodePool, gpus_in_words
 from spillway.model.spending import Budget, BudgetState, Crossing, Notice, NoticeTarget
 from spillway.model.stored import (
     CheckpointManifest,
@@ -66,6 +65,7 @@ from spillway.model.stored import (
 )
 
 __all__ = [
+    "GPU_RESOURCE",
     "SECOND_CHOICES",
     "Attempt",
     "AttemptState",
@@ -86,6 +86,7 @@ __all__ = [
     "DatasetFacts",
     "Destination",
     "ExitCode",
+    "GpuShare",
     "ImageUse",
     "JobSpec",
     "KeyScope",
@@ -126,4 +127,5 @@ __all__ = [
     "TierRule",
     "TransferEstimate",
     "VerdictKind",
+    "gpus_in_words",
 ]

@@ -8,8 +8,8 @@ from decimal import Decimal
 from enum import StrEnum
 
 from spillway.model.decisions import Candidate
-from spillway.model.declared import Billing
 from spillway.model.jobs import JobSpec
+from spillway.model.pools import Billing
 
 
 class AttemptState(StrEnum):
@@ -117,7 +117,7 @@ class CostEntry:
     department: str
     job: str
     billing: Billing
-    gpus: int
+    gpus: Decimal
     gpu_hours: Decimal
     price_per_gpu_hour: Decimal
     amount: Decimal

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from decimal import Decimal
 
-from spillway.model.declared import Billing
+from spillway.model.pools import Billing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import timedelta
 from decimal import Decimal
 from enum import StrEnum
 
+from spillway.model.pools import Billing, NodePool
 from spillway.model.spending import Budget
 
 
@@ -38,20 +39,6 @@ SECOND_CHOICES: Mapping[Priority, SecondChoice] = {
 """Those of priorities for which nobody declares another one."""
 
 
-class Billing(StrEnum):
-    """How a GPU-hour is paid for. ``OWNED`` is the on-premises marginal price, which may be 0 when configured so."""
-
-    OWNED = "owned"
-    RESERVED = "reserved"
-    ON_DEMAND = "on-demand"
-    SPOT = "spot"
-
-    @property
-    def bought(self) -> bool:
-        """Whether a provider is paid by the hour for it; budgets are about nothing else."""
-        return self is not Billing.OWNED
-
-
 class SiteKind(StrEnum):
     ONPREM = "onprem"
     CLOUD = "cloud"
@@ -62,32 +49,6 @@ class Tier(StrEnum):
 
     CORE = "core"
     PUBLIC = "public"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodePool:
-    """Nodes of one shape. ``max_nodes`` is the declared maximum: quota shares are of it, not of what runs now.
-
-    ``cpu_cores_per_node`` and ``memory_gib_per_node`` are what pods may have of an empty node; None where not said.
-    ``fixed_cost_per_month`` is of all of them together, and falls due whether they are used or not. ``prices_as_of`` is
-    the day (midnight, UTC) on which the prices were looked up; None where not said.
-    """
-
-    name: str
-    gpu_model: str
-    gpu_memory_gib: int
-    gpus_per_node: int
-    max_nodes: int
-    prices_per_gpu_hour: Mapping[Billing, Decimal]
-    node_selector: Mapping[str, str] = field(default_factory=dict)
-    cpu_cores_per_node: float | None = None
-    memory_gib_per_node: float | None = None
-    prices_as_of: datetime | None = None
-    fixed_cost_per_month: Decimal = Decimal(0)
-
-    @property
-    def max_gpus(self) -> int:
-        return self.gpus_per_node * self.max_nodes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

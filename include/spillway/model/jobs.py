@@ -10,6 +10,7 @@ from decimal import Decimal
 from typing import Any
 
 from spillway.model.declared import Priority, Tier
+from spillway.model.pools import gpus_in_all, gpus_in_words
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,6 +25,7 @@ class StallRule:
 class JobSpec:
     """A training job as its user declares it. GPUs, CPU cores and memory are per node; ``nodes`` run as one gang.
 
+    ``gpu_fraction`` is the part of one GPU that it takes, in thousandths; ``gpus_per_node`` and ``nodes`` are 1 then.
     ``business_scene`` is what its cost is told by beside the department. ``expected_duration`` is how long it is
     thought to train, ``longest_duration`` what it hardly ever exceeds, ``finish_within`` by when after it was asked for
     it has to be done. ``checkpoint_interval`` and ``checkpoint_gib`` are what its program does, which a move is
@@ -40,6 +42,7 @@ class JobSpec:
     nodes: int = 1
     gpu_model: str | None = None
     gpu_memory_gib: int = 0
+    gpu_fraction: Decimal | None = None
     cpu_cores: float = 1.0
     memory_gib: float = 1.0
     dataset: str | None = None
@@ -60,8 +63,14 @@ class JobSpec:
     pod_overrides: Mapping[str, Any] = field(default_factory=dict)
 
     @property
-    def gpus(self) -> int:
-        return self.gpus_per_node * self.nodes
+    def gpus(self) -> Decimal:
+        """How many it takes in all, to the exact part of one: what quotas and bookings count."""
+        return gpus_in_all(self.gpus_per_node, self.nodes, self.gpu_fraction)
+
+    @property
+    def gpus_in_words(self) -> str:
+        """What it takes, for people."""
+        return gpus_in_words(self.gpus_per_node, self.nodes, self.gpu_fraction)
 
     @property
     def longest(self) -> timedelta | None:

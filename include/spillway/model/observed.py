@@ -5,17 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from decimal import Decimal
 from enum import StrEnum
 
 from spillway.model.decisions import Destination
-from spillway.model.declared import Billing, Cluster, Priority
+from spillway.model.declared import Cluster, Priority
+from spillway.model.pools import GPU_RESOURCE, Billing, gpus_in_all
 from spillway.model.spending import BudgetState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodUse:
-    """What one pod that takes GPUs takes. ``attempt`` is its attempt label, None for a foreign pod; ``node`` is None
-    while pending. What a pod does not ask for the scheduler takes for 0.
+    """What one pod that takes GPUs takes: ``gpus`` of ``gpu_resource``, which may be parts of GPUs.
+
+    ``attempt`` is its attempt label, None for a foreign pod; ``node`` is None while pending. What a pod does not ask
+    for the scheduler takes for 0.
     """
 
     name: str
@@ -25,12 +29,14 @@ class PodUse:
     node: str | None = None
     cpu_millicores: int = 0
     memory_mib: int = 0
+    gpu_resource: str = GPU_RESOURCE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeState:
     """A node as its API reports it. ``pool`` is None where no declared pool's selector matches it.
 
+    ``allocatable_gpus`` are of its pool's ``gpu_resource``: parts of GPUs where it gives them away so.
     ``driver`` is the version of its GPU driver, ``driver_cuda`` the newest CUDA that this supports; None where no label
     tells. ``cpu_millicores`` and ``memory_mib`` are what pods without GPUs leave of it for those with GPUs; None where
     the node does not say what it has.
@@ -64,6 +70,7 @@ class ClusterState:
 class Reservation:
     """What is promised to an attempt; netted against its own pod by ``attempt``, so never counted twice.
 
+    ``gpu_fraction`` is the part of a GPU where that is less than one; it is asked of its node as one part.
     ``ends_at`` is when it has ended at the latest by what its job says; None where that says nothing.
     """
 
@@ -77,6 +84,12 @@ class Reservation:
     cpu_millicores_per_node: int = 0
     memory_mib_per_node: int = 0
     ends_at: datetime | None = None
+    gpu_fraction: Decimal | None = None
+
+    @property
+    def gpus(self) -> Decimal:
+        """GPUs in all, to the exact part of one."""
+        return gpus_in_all(self.gpus_per_node, self.nodes, self.gpu_fraction)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,6 +109,7 @@ class QueuedRun:
     memory_mib_per_node: int
     places: frozenset[tuple[str, str]]
     image: str | None = None
+    gpu_fraction: Decimal | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

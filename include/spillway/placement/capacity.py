@@ -12,11 +12,14 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import NamedTuple
 
-from spillway.model import ClusterState, JobSpec, NodePool, NodeState, PodUse, Reservation
+from spillway.model import GPU_RESOURCE, ClusterState, JobSpec, NodePool, NodeState, PodUse, Reservation
 
 
 class Room(NamedTuple):
-    """What is free on a node, or what a pod needs. Cores and memory of a node are None where it does not say them."""
+    """What is free on a node, or what a pod needs. Cores and memory of a node are None where it does not say them.
+
+    ``gpus`` are what its device plugin gives away: of a pool with ``gpu_share`` parts of GPUs, one for each pod.
+    """
 
     gpus: int
     cpu_millicores: int | None = None
@@ -51,7 +54,7 @@ def _empty(gpus: int, cores: float | None, memory: float | None) -> Room:
 
 def empty_node(pool: NodePool) -> Room:
     """What the pool's nodes have when nothing runs on them, as it is declared."""
-    return _empty(pool.gpus_per_node, pool.cpu_cores_per_node, pool.memory_gib_per_node)
+    return _empty(pool.devices_per_node, pool.cpu_cores_per_node, pool.memory_gib_per_node)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,6 +96,8 @@ class ClusterUse:
         self.promised = tuple(sorted(ours, key=lambda r: (r.attempt, r.pool)))
         self._pools = state.cluster.pools
         self._usable = _usable(state.nodes)
+        resources = {pool.name: pool.gpu_resource for pool in state.cluster.pools}
+        self._resource_of = {node.name: resources.get(node.pool or "", GPU_RESOURCE) for node in state.nodes}
         self._members = Counter(node.pool for node in state.nodes)
         self._on_nodes = Counter(pod.attempt for pod in state.pods if pod.node is not None and pod.attempt is not None)
         self._pending = _pending(state.pods, {reservation.attempt for reservation in self.promised})
@@ -121,7 +126,8 @@ class ClusterUse:
                 for _ in range(reservation.nodes - self._on_nodes[reservation.attempt]):
                     _take_first_fit(free, self._usable.get(reservation.pool, []), pod)
         for use in self._pending:
-            _take_first_fit(free, self._names, Room(use.gpus, use.cpu_millicores, use.memory_mib))
+            having = [name for name in self._names if self._resource_of[name] == use.gpu_resource]
+            _take_first_fit(free, having, Room(use.gpus, use.cpu_millicores, use.memory_mib))
         return {
             pool.name: PoolCapacity(
                 free={name: free[name] for name in self._usable.get(pool.name, [])},
@@ -134,7 +140,8 @@ class ClusterUse:
         room = self._nodes[node]
         for pod in self._running[node]:
             if pod.attempt not in ended:
-                room = room.less(pod.gpus, pod.cpu_millicores, pod.memory_mib)
+                gpus = pod.gpus if pod.gpu_resource == self._resource_of[node] else 0
+                room = room.less(gpus, pod.cpu_millicores, pod.memory_mib)
         return room
 
 

@@ -45,7 +45,7 @@ class Context:
     uses: Mapping[str, ClusterUse]
     capacities: Mapping[tuple[str, str], PoolCapacity]
     quotas: Mapping[SiteKind, DepartmentGpus]
-    used: Mapping[SiteKind, Mapping[str, int]]
+    used: Mapping[SiteKind, Mapping[str, Decimal]]
     found: dict[Hashable, Any] = field(default_factory=dict, compare=False, repr=False)
     """What was worked out once and holds for every candidate, or for every job of a queue."""
 

@@ -8,16 +8,15 @@ from spillway.placement.access import cloud_access
 from spillway.placement.context import Context
 from spillway.placement.filters import (
     declared_maximum,
-    gpu_memory,
-    gpu_model,
     latency,
     most_paid,
     node_shape,
     residency,
     waits,
 )
+from spillway.placement.gpus import gpu_memory, gpu_model, gpu_share
 
-SUITS = (gpu_model, gpu_memory, node_shape, declared_maximum, residency, latency, most_paid, cloud_access)
+SUITS = (gpu_model, gpu_memory, gpu_share, node_shape, declared_maximum, residency, latency, most_paid, cloud_access)
 
 
 def stand(context: Context) -> Pace | None:

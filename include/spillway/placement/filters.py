@@ -33,20 +33,6 @@ def destination(job: JobSpec, candidate: Candidate, context: Context) -> Rejecti
     return never("destination", "is where the run is" if here else f"the run is ordered to {wanted}")
 
 
-def gpu_model(job: JobSpec, candidate: Candidate, context: Context) -> Rejection | None:
-    pool = context.pool(candidate)
-    if job.gpu_model in {None, pool.gpu_model}:
-        return None
-    return never("gpu-model", f"needs {job.gpu_model}, the pool has {pool.gpu_model}")
-
-
-def gpu_memory(job: JobSpec, candidate: Candidate, context: Context) -> Rejection | None:
-    pool = context.pool(candidate)
-    if job.gpu_memory_gib <= pool.gpu_memory_gib:
-        return None
-    return never("gpu-memory", f"needs {job.gpu_memory_gib} GiB a GPU, the pool's have {pool.gpu_memory_gib}")
-
-
 def node_shape(job: JobSpec, candidate: Candidate, context: Context) -> Rejection | None:
     pool = context.pool(candidate)
     if _pods_a_node(job, candidate, context) > 0:
@@ -68,8 +54,7 @@ def declared_maximum(job: JobSpec, candidate: Candidate, context: Context) -> Re
         return None
     return never(
         "declared-maximum",
-        f"needs {job.nodes} x {job.gpus_per_node} GPUs, the pool never has more than "
-        f"{pool.max_nodes} x {pool.gpus_per_node}",
+        f"needs {job.gpus_in_words}, the pool never has more than {pool.max_nodes} x {pool.gpus_per_node}",
     )
 
 
@@ -148,7 +133,8 @@ def quota(job: JobSpec, candidate: Candidate, context: Context) -> Rejection | N
     )
     if job.gpus <= available:
         return None
-    return waits("quota", f"needs {job.gpus} GPUs, '{job.department}' has {available} of {most} GPUs at {kind} left")
+    left = f"{available.normalize():f} of {most} GPUs at {kind} left"
+    return waits("quota", f"needs {job.gpus} GPUs, '{job.department}' has {left}")
 
 
 def budget(job: JobSpec, candidate: Candidate, context: Context) -> Rejection | None:
@@ -232,7 +218,7 @@ def room(job: JobSpec, candidate: Candidate, context: Context) -> Rejection | No
         short = f"{by_gpus} by GPUs alone, but each needs {_beside_gpus(pod)} beside them"
     else:
         short = f"the largest free block is {capacity.largest_block}"
-    return waits(FULL, f"needs {job.nodes} x {job.gpus_per_node} GPUs, {now} of them fit now{unfit}; {short}")
+    return waits(FULL, f"needs {job.gpus_in_words}, {now} of them fit now{unfit}; {short}")
 
 
 def too_old(image: str, place: tuple[str, str], context: Context) -> Mapping[str, str]:

@@ -15,7 +15,7 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import partial
 
-from spillway.model import Candidate, JobSpec, PlacementDecision, QueuedRun, Rejection
+from spillway.model import Candidate, JobSpec, PlacementDecision, QueuedRun, Rejection, gpus_in_words
 from spillway.placement.capacity import PoolCapacity, Room, need_of
 from spillway.placement.context import Context
 from spillway.placement.filters import FULL, WAITING_FOR_NODES, too_old, waits
@@ -52,7 +52,8 @@ def head_of_line(job: JobSpec, candidate: Candidate, context: Context) -> Reject
 
 
 def _told(job: JobSpec, queued: QueuedRun, start: datetime | None) -> str:
-    whom = f"run {queued.run} ({queued.priority}, {queued.nodes} x {queued.gpus_per_node} GPUs), which waits since "
+    wanted = gpus_in_words(queued.gpus_per_node, queued.nodes, queued.gpu_fraction)
+    whom = f"run {queued.run} ({queued.priority}, {wanted}), which waits since "
     since = f"{whom}{queued.since.isoformat(timespec='seconds')}, comes first: "
     if start is None:
         return f"{since}nobody can say when it starts, so nobody takes what it needs"

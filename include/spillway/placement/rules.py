@@ -17,8 +17,6 @@ from spillway.placement.filters import (
     declared_maximum,
     destination,
     driver,
-    gpu_memory,
-    gpu_model,
     interruption,
     latency,
     most_paid,
@@ -29,6 +27,7 @@ from spillway.placement.filters import (
     room,
     unreachable,
 )
+from spillway.placement.gpus import gpu_memory, gpu_model, gpu_share
 from spillway.placement.queueing import ROOM, head_of_line
 
 Filter = Callable[[JobSpec, Candidate, Context], Rejection | None]
@@ -37,6 +36,7 @@ FILTERS: tuple[Filter, ...] = (
     destination,
     gpu_model,
     gpu_memory,
+    gpu_share,
     node_shape,
     declared_maximum,
     residency,

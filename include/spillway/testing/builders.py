@@ -102,7 +102,8 @@ def node(**fields: Any) -> NodeState:
 def nodes_of(pool: NodePool, count: int) -> tuple[NodeState, ...]:
     """``count`` usable nodes of the pool's shape, named after it."""
     return tuple(
-        node(name=f"{pool.name}-{index}", pool=pool.name, allocatable_gpus=pool.gpus_per_node) for index in range(count)
+        node(name=f"{pool.name}-{index}", pool=pool.name, allocatable_gpus=pool.devices_per_node)
+        for index in range(count)
     )
 
 

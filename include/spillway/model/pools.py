@@ -1,0 +1,99 @@
+"""Pools of nodes: what their nodes have, how it is given away and what it costs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from decimal import Decimal
+from enum import StrEnum
+
+
+class Billing(StrEnum):
+    """How a GPU-hour is paid for. ``OWNED`` is the on-premises marginal price, which may be 0 when configured so."""
+
+    OWNED = "owned"
+    RESERVED = "reserved"
+    ON_DEMAND = "on-demand"
+    SPOT = "spot"
+
+    @property
+    def bought(self) -> bool:
+        """Whether a provider is paid by the hour for it; budgets are about nothing else."""
+        return self is not Billing.OWNED
+
+
+GPU_RESOURCE = "nvidia.com/gpu"
+"""What a pod asks whole GPUs of a node by."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuShare:
+    """How the device plugin of a pool's nodes gives GPUs away in equal parts.
+
+    A pod asks for one part by ``resource``, and a node has ``per_gpu`` of them for each of its GPUs. All are of one
+    size, so whatever GPU the plugin takes a part from, two halves share one and a third half needs another.
+    ``memory_gib`` is that of a part.
+    """
+
+    resource: str
+    per_gpu: int
+    memory_gib: int
+
+    @property
+    def fraction(self) -> Decimal:
+        """The part of a GPU, in thousandths and rounded down, so that all parts together are never more than it."""
+        return Decimal(1000 // self.per_gpu).scaleb(-3).normalize()
+
+
+def gpus_in_all(gpus_per_node: int, nodes: int, fraction: Decimal | None) -> Decimal:
+    """How many GPUs so many nodes with so many each are; ``fraction`` is the part of its one GPU that a pod takes."""
+    return Decimal(gpus_per_node * nodes) if fraction is None else fraction
+
+
+def gpus_in_words(gpus_per_node: int, nodes: int, fraction: Decimal | None) -> str:
+    """What ``gpus_in_all`` counts, for people: ``2 x 8 GPUs`` or ``0.5 of a GPU``."""
+    return f"{nodes} x {gpus_per_node} GPUs" if fraction is None else f"{fraction} of a GPU"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodePool:
+    """Nodes of one shape. ``max_nodes`` is the declared maximum: quota shares are of it, not of what runs now.
+
+    ``cpu_cores_per_node`` and ``memory_gib_per_node`` are what pods may have of an empty node; None where not said.
+    ``fixed_cost_per_month`` is of all of them together, and falls due whether they are used or not. ``prices_as_of`` is
+    the day (midnight, UTC) on which the prices were looked up; None where not said. With ``gpu_share`` its GPUs are
+    given away in parts only.
+    """
+
+    name: str
+    gpu_model: str
+    gpu_memory_gib: int
+    gpus_per_node: int
+    max_nodes: int
+    prices_per_gpu_hour: Mapping[Billing, Decimal]
+    node_selector: Mapping[str, str] = field(default_factory=dict)
+    cpu_cores_per_node: float | None = None
+    memory_gib_per_node: float | None = None
+    prices_as_of: datetime | None = None
+    fixed_cost_per_month: Decimal = Decimal(0)
+    gpu_share: GpuShare | None = None
+
+    @property
+    def max_gpus(self) -> int:
+        return self.gpus_per_node * self.max_nodes
+
+    @property
+    def gpu_resource(self) -> str:
+        """What pods ask its GPUs, or parts of them, by."""
+        return GPU_RESOURCE if self.gpu_share is None else self.gpu_share.resource
+
+    @property
+    def devices_per_gpu(self) -> int:
+        """How many pods can have something of one GPU."""
+        return 1 if self.gpu_share is None else self.gpu_share.per_gpu
+
+    @property
+    def devices_per_node(self) -> int:
+        """How many GPUs, or parts of them, a node offers."""
+        return self.gpus_per_node * self.devices_per_gpu
