@@ -9,6 +9,7 @@ from decimal import Decimal
 from pathlib import Path
 
 import pytest
+import yaml
 from sqlalchemy import update
 
 from spillway.config import load_job
@@ -108,6 +109,19 @@ def test_why_not_there_is_answered_for_now_and_for_a_run(spillway: Spillway, pla
         assert "placed on" not in answer.out
     told = json.loads(spillway("explain", "quick", "--why-not", "cloud", "--json").out)["why_not"]
     assert told[1] == lines[1]
+
+
+def test_a_job_of_a_dag_is_explained_as_that_dag_would_be_answered(
+    spillway: Spillway, installation: Installation
+) -> None:
+    policy = yaml.safe_load((installation.config / "policy.yaml").read_text())
+    policy["placement"]["cloud_access"]["research"] = {"clusters": "all", "billing": ["on-demand"], "dags": ["train_*"]}
+    (installation.config / "policy.yaml").write_text(yaml.safe_dump(policy))
+    denied = "cloud-access: for 'research' only DAGs train_* may use it, this is asked by no DAG"
+    assert denied in spillway("explain", "quick", "--why-not", "cloud").out
+    assert "cloud/gpu/on-demand: fits" in spillway("explain", "quick", "--dag", "train_nlp", "--why-not", "cloud").out
+    with pytest.raises(SystemExit):
+        spillway("explain", "--run", RUN, "--dag", "train_nlp")
 
 
 @pytest.mark.parametrize("asked", [("quick",), ("--run", RUN)], ids=["now", "a run"])

@@ -12,11 +12,10 @@ from spillway.model import (
     Candidate,
     JobSpec,
     PlacementDecision,
-    PlacementVerdict,
     Priority,
-    Rejection,
     Snapshot,
 )
+from spillway.placement.queueing import ROOM
 from spillway.testing.builders import candidate, job_spec
 from spillway.testing.ledger_values import NOW, POLICY, SNAPSHOT, reserve
 
@@ -27,9 +26,9 @@ HERE: Places = {("onprem", "a100")}
 
 def without_room(*rules: str, where: Candidate | None = None, possible: bool = True) -> PlacementDecision:
     """Nothing is chosen, and the rules speak against a place."""
-    against = tuple(Rejection(rule=rule, reason="so", waits=True) for rule in rules)
-    verdict = PlacementVerdict(candidate=where or candidate(), rejections=against, scores={}, total=0.0)
-    return PlacementDecision(job="j", taken_at=NOW, chosen=None, possible=possible, verdicts=(verdict,))
+    place = where or candidate()
+    queues_at = frozenset({(place.cluster, place.pool)} if ROOM.issuperset(rules) else ())
+    return PlacementDecision(job="j", taken_at=NOW, chosen=None, possible=possible, verdicts=(), queues_at=queues_at)
 
 
 def wait(

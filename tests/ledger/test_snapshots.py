@@ -67,6 +67,13 @@ def test_who_waits_sees_all_that_reserving_decides_from(ledger: Ledger) -> None:
     assert decided.schedule is not None
 
 
+def test_of_a_job_that_nobody_has_asked_for_whoever_looks_says_which_dag_would(ledger: Ledger) -> None:
+    reserved(ledger, "r")
+    asked = replace(SEEN, requester="nightly")
+    assert ledger.complete(None, JOB, asked, LIMITED, NOW).requester == "nightly"
+    assert known(ledger, "r", seen=asked).requester == "train"
+
+
 def test_who_plans_or_checks_a_move_sees_what_ordering_decides_from(ledger: Ledger) -> None:
     leaving = running(ledger, BOUGHT)
     wanted = Destination(cluster="onprem", leaving=BOUGHT)

@@ -8,7 +8,7 @@ from decimal import Decimal
 import pytest
 
 from spillway.model import Billing, DatasetFacts, Snapshot, Tier
-from spillway.placement.explain import clusters, headline, inputs, needs_correction, rows, table, why_not
+from spillway.placement.explain import clusters, headline, inputs, rows, table, why_not
 from spillway.placement.policy import place
 from spillway.testing.builders import (
     NOW,
@@ -97,7 +97,7 @@ def test_waiting_for_a_correction_is_told_from_waiting_for_a_place(
         unreachable_clusters=tuple(c for c in (onprem_cluster(), cloud_cluster()) if c.name in misconfigured),
     )
     decision = place(job_spec(), seen, placement_policy())
-    assert needs_correction(decision) is (len(misconfigured) == 2)
+    assert decision.needs_correction is (len(misconfigured) == 2)
     assert headline(decision).endswith(f": waits {waits_for}" if len(misconfigured) == 2 else f": waits, {waits_for}")
 
 

@@ -25,15 +25,17 @@ from spillway.model import (
     PlacementDecision,
     PlacementPolicy,
     Priority,
+    QueuedRun,
     Reservation,
+    Schedule,
     Snapshot,
     Tier,
 )
 from spillway.placement.context import index
 from spillway.placement.explain import clusters, why_not
-from spillway.placement.policy import outlook, place
-from spillway.placement.queueing import PATIENCE, queues_at
-from spillway.placement.rules import BY_BILLING, FILTERS, OF_CLUSTER, OF_POOL, OF_QUEUE
+from spillway.placement.policy import choose, place
+from spillway.placement.queueing import PATIENCE
+from spillway.placement.rules import BY_BILLING, FILTERS, OF_CLUSTER, OF_POOL, OF_QUEUE, SHAPE
 from spillway.testing.builders import (
     NOW,
     cloud_cluster,
@@ -73,6 +75,22 @@ waiting = st.builds(
     nodes=st.integers(1, 2),
     gpus_per_node=gpus,
     places=st.frozensets(st.sampled_from(PLACES), min_size=1),
+)
+
+schedules = st.sampled_from(
+    [
+        None,
+        *(
+            Schedule(
+                began_at=NOW,
+                deadline=NOW + slack * timedelta(hours=10),
+                work=timedelta(hours=10),
+                done=timedelta(),
+                restart=timedelta(minutes=5),
+            )
+            for slack in (1, 3)
+        ),
+    ]
 )
 
 
@@ -132,7 +150,11 @@ jobs = st.builds(
     lambda shape, **fields: job_spec(**shape, **fields),
     shapes,
     priority=st.sampled_from(Priority),
+    gpu_model=st.sampled_from([None, None, "V100"]),
     gpu_memory_gib=st.sampled_from([0, 80]),
+    cpu_cores=st.sampled_from([1.0, 1.0, 64.0]),
+    memory_gib=st.sampled_from([1.0, 1.0, 512.0]),
+    image=st.sampled_from(["train:v1", "train:cuda12.4"]),
     dataset=st.sampled_from([None, "digits"]),
     spot_ok=st.booleans(),
     latency_sensitive=st.booleans(),
@@ -248,8 +270,31 @@ def test_a_reservation_and_its_pod_on_the_node_it_was_counted_on_are_one(seen: S
 @given(job=jobs, seen=snapshots())
 def test_who_looks_without_the_table_sees_what_the_decision_comes_to(job: JobSpec, seen: Snapshot) -> None:
     decision = place(job, seen, POLICY)
-    waits_at = queues_at(decision) if decision.chosen is None else frozenset()
-    assert outlook(job, seen, POLICY) == (decision.chosen, decision.possible, waits_at)
+    rows = tuple(verdict for verdict in decision.verdicts if verdict.candidate == decision.chosen)
+    assert choose(job, index(seen, POLICY)) == replace(decision, verdicts=rows)
+
+
+@given(
+    asked=st.lists(st.tuples(jobs, st.lists(waiting, max_size=2, unique_by=attrgetter("run")), schedules), min_size=2),
+    seen=snapshots(),
+)
+def test_jobs_that_share_an_index_are_told_what_each_is_alone(
+    asked: list[tuple[JobSpec, list[QueuedRun], Schedule | None]], seen: Snapshot
+) -> None:
+    shared = index(seen, POLICY)
+    for job, queue, schedule in asked:
+        own = replace(seen, queue=tuple(queue), schedule=schedule)
+        assert choose(job, shared.deciding(own)) == choose(job, index(own, POLICY))
+
+
+@given(job=jobs, other=jobs, seen=snapshots())
+def test_jobs_of_one_shape_are_told_the_same_of_a_pool(job: JobSpec, other: JobSpec, seen: Snapshot) -> None:
+    context = index(seen, POLICY)
+    alike = replace(other, **{name: getattr(job, name) for name in SHAPE})
+    for check in OF_POOL:
+        for of_cluster in context.offers:
+            for of_pool in of_cluster:
+                assert check(job, of_pool[0], context) == check(alike, of_pool[0], context)
 
 
 @given(job=jobs, seen=snapshots())

@@ -9,8 +9,10 @@ from uuid import uuid4
 import pytest
 from airflow.models.taskinstance import TaskInstance
 from airflow.sdk import DAG, BaseOperator
+from airflow.sdk.exceptions import TaskDeferred
 from airflow.serialization.serialized_objects import DagSerialization
 
+from spillway.testing.installed import Installed
 from spillway_airflow.operators.place_job import PlaceJobOperator
 from spillway_airflow.operators.settle_job import SettleJobOperator
 from spillway_airflow.operators.sync_dataset import SyncDatasetOperator
@@ -85,6 +87,14 @@ def retry_pauses(task: Any) -> list[timedelta]:
     for instance.try_number in range(1, task.retries + 1):
         pauses.append(instance.next_retry_datetime() - ended_at)
     return pauses
+
+
+def test_a_sensor_asks_as_its_own_dag(installed: Installed) -> None:
+    with DAG(dag_id="users", schedule=None, start_date=datetime(2026, 1, 1, tzinfo=UTC)):
+        sensor = CapacitySensor(task_id="capacity", job="digits")
+    with pytest.raises(TaskDeferred) as deferred:
+        sensor.execute({})
+    assert deferred.value.trigger.dag == "users"
 
 
 def test_two_jobs_in_one_dag_do_not_share_a_run() -> None:

@@ -26,7 +26,7 @@ from spillway_airflow.triggers.pod import KILL_PATIENCE, PodTrigger
 JOB = job_spec(grace=timedelta(seconds=90), environment={"SPILLWAY_STEPS": "4"}, expected_duration=timedelta(hours=2))
 TRIGGERS = {
     "pod": PodTrigger(run="digits-0123456789-1", number=3, poll_seconds=2.5, deferred_at="2026-01-05T12:00:00+00:00"),
-    "capacity": CapacityTrigger(job=encode(JOB), run="digits-0123456789-1", poll_seconds=7.5),
+    "capacity": CapacityTrigger(job=encode(JOB), run="digits-0123456789-1", dag="nightly", poll_seconds=7.5),
 }
 
 

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from spillway.model import JobSpec
-from spillway.placement.queueing import queues_at
 from spillway.runs.admission import decide, look, snapshot
 from spillway.testing.carried_run import Carried
 
@@ -24,5 +23,7 @@ def test_a_look_counts_what_was_promised_since_the_clusters_were_seen(open_run: 
         assert found.chosen is not None
         assert found.chosen.cluster == "cloud"
         open_run(run.job).place()
-    assert look(run.services, run.job, seen) == (None, True, queues_at(decide(run.services, run.job, seen)))
-    assert look(run.services, replace(run.job, gpu_model="V100"), seen) == (None, False, frozenset())
+    for job, possible in ((run.job, True), (replace(run.job, gpu_model="V100"), False)):
+        found = look(run.services, job, seen)
+        assert found == replace(decide(run.services, job, seen), verdicts=())
+        assert (found.chosen, found.possible) == (None, possible)

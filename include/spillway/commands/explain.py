@@ -11,7 +11,7 @@ from spillway.commands.installation import Installation, run_record
 from spillway.commands.parsing import Parser, at_least_one, carried_out
 from spillway.errors import Missing, UnknownName
 from spillway.model import JobSpec, PlacementDecision, PlacementPolicy, Snapshot
-from spillway.placement.explain import clusters, inputs, needs_correction, rows, why_not
+from spillway.placement.explain import clusters, inputs, rows, why_not
 from spillway.runs.admission import decide, snapshot
 from spillway.runs.explaining import Explained, explained, told
 from spillway.runs.planning import movement, verdict
@@ -25,12 +25,15 @@ def register(parser: Parser) -> None:
     what.add_argument("job", nargs="?", metavar="JOB", help="a job file's name, or a path with a slash")
     what.add_argument("--run", help="explain the decisions that were taken for this run")
     parser.add_argument("--attempt", type=at_least_one, help="with --run: only the decision that placed this attempt")
+    parser.add_argument("--dag", metavar="DAG", help="with JOB: as if this DAG asked for it, not a person")
     parser.add_argument("--why-not", metavar="CLUSTER", help="say only why the job does not run there")
 
 
 def _explain(installation: Installation, console: Console, options: argparse.Namespace) -> int:
     if options.attempt is not None and options.run is None:
         options.usage_error("--attempt needs --run")
+    if options.dag is not None and options.run is not None:
+        options.usage_error("--dag needs JOB: a run knows who asked for it")
     services = installation.services()
     if options.run is not None:
         return _explain_run(services, console, options)
@@ -41,7 +44,7 @@ def _explain_now(services: Services, console: Console, job: JobSpec, options: ar
     """0 where the job would run or wait, 1 where nothing can ever hold it or only a correction lets it run."""
     _require_cluster(options.why_not, services.configuration.clusters)
     with console.working("asking every cluster"):
-        seen = snapshot(services, job)
+        seen = snapshot(services, job, dag=options.dag)
         decision = decide(services, job, seen)
     if options.json:
         plain = _data(decision, job, seen, services.configuration.policy, options.why_not)
@@ -52,7 +55,7 @@ def _explain_now(services: Services, console: Console, job: JobSpec, options: ar
         console.say(verdict(services, job, seen, decision))
         if decision.chosen is not None:
             console.say(movement(services, job, decision.chosen.cluster))
-    return 0 if decision.possible and not needs_correction(decision) else 1
+    return 0 if decision.possible and not decision.needs_correction else 1
 
 
 def _explain_run(services: Services, console: Console, options: argparse.Namespace) -> int:
@@ -66,7 +69,7 @@ def _explain_run(services: Services, console: Console, options: argparse.Namespa
     else:
         for entry in shown:
             console.say(_told(entry, options.why_not))
-    return 0 if all(entry.rebuilt for entry in shown) else 1
+    return 0 if all(entry.otherwise is None for entry in shown) else 1
 
 
 def _selected(found: tuple[Explained, ...], run: str, attempt: int | None) -> tuple[Explained, ...]:
@@ -95,7 +98,7 @@ def _told(entry: Explained, cluster: str | None) -> str:
 def _plain(entry: Explained, cluster: str | None) -> dict[str, object]:
     record = entry.record
     plain = _data(record.decision, record.job, record.snapshot, record.policy, cluster)
-    return {"attempt": record.attempt, "rebuilt_equals_stored": entry.rebuilt, **plain}
+    return {"attempt": record.attempt, "rebuilt_equals_stored": entry.otherwise is None, **plain}
 
 
 def _data(

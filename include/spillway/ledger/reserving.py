@@ -39,7 +39,6 @@ from spillway.model import (
     Reservation,
     Snapshot,
 )
-from spillway.placement.queueing import queues_at
 from spillway.pricing import fixed_cost_per_gpu_month, price_per_gpu_hour
 
 
@@ -164,7 +163,7 @@ class ReservationStore:
             decision = record.decision
             attempt = None if decision.chosen is None else _reserved(connection, record, decision.chosen, now, lease)
             if attempt is None and decision.possible:
-                note_waiting(connection, run, job, queues_at(decision), now)
+                note_waiting(connection, run, job, decision.queues_at, now)
             else:
                 leave_queue(connection, run)
             record = dataclasses.replace(record, taken_at=decision.taken_at)

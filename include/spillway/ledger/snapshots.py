@@ -48,14 +48,15 @@ def complete(
     Args:
         run: whose next place is looked for: what a move holds for it is its own, and its budgets are without what it
             still would cost where it is. None is one that nobody has asked for yet, so that all who wait were first.
-        snapshot: with a destination where the run is moved; nobody queues for that.
+        snapshot: with a destination where the run is moved; nobody queues for that. Without a run it says itself which
+            DAG asks.
     """
     return dataclasses.replace(
         snapshot,
         reservations=fetch_reservations(connection) + fetch_held(connection, but=run),
         cool_downs=read_cool_downs(connection, now),
         budgets=read_budgets(connection, job, policy, snapshot, now, leaving=run),
-        requester=None if run is None else fetch_requester(connection, run),
+        requester=snapshot.requester if run is None else fetch_requester(connection, run),
         queue=() if snapshot.destination is not None else read_queue(connection, run, job, now),
         schedule=first_schedule(job, now) if run is None else fetch_schedule(connection, run, job),
     )

@@ -72,7 +72,13 @@ class PlacementVerdict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlacementDecision:
-    """``chosen`` is None when nothing fits now; ``possible`` tells waiting from never."""
+    """``chosen`` is None when nothing fits now; ``possible`` tells waiting from never.
+
+    ``verdicts`` is the table of all candidates, or the row of the chosen one alone where nobody has asked for more.
+    ``queues_at`` has the pools, each (cluster, pool), where a job without a place lacks nothing but room; one that
+    lacks more everywhere waits outside of the queue. ``needs_correction``: every place that could still hold the job
+    is misconfigured, so that waiting alone brings nothing.
+    """
 
     job: str
     taken_at: datetime
@@ -80,3 +86,5 @@ class PlacementDecision:
     possible: bool
     verdicts: tuple[PlacementVerdict, ...]
     unreachable: Mapping[str, str] = field(default_factory=dict)
+    queues_at: frozenset[tuple[str, str]] = frozenset()
+    needs_correction: bool = False

@@ -1,9 +1,9 @@
-"""What filters and scorers look things up in: one snapshot and policy, indexed once a decision."""
+"""What filters and scorers look things up in: a snapshot and policy, indexed once for all jobs that are decided on."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Any, TypeVar
 
@@ -47,14 +47,26 @@ class Context:
     quotas: Mapping[SiteKind, DepartmentGpus]
     used: Mapping[SiteKind, Mapping[str, Decimal]]
     found: dict[Hashable, Any] = field(default_factory=dict, compare=False, repr=False)
-    """What was worked out once and holds for every candidate, or for every job of a queue."""
+    """What was worked out once and holds for every job that is decided on from the same facts."""
+    found_for_job: dict[Hashable, Any] = field(default_factory=dict, compare=False, repr=False)
+    """What was worked out once for the job of this snapshot: from its schedule, and from those that come before it."""
 
     def once(self, key: Hashable, work_out: Callable[[], T]) -> T:
-        """What ``work_out`` gives for the key, which names all that it depends on beside this context."""
-        if key not in self.found:
-            self.found[key] = work_out()
-        known: T = self.found[key]
-        return known
+        """What ``work_out`` gives for the key, which names all that it depends on beside the facts."""
+        return _once(self.found, key, work_out)
+
+    def once_for_job(self, key: Hashable, work_out: Callable[[], T]) -> T:
+        """The same for what depends on the snapshot's job, too."""
+        return _once(self.found_for_job, key, work_out)
+
+    def deciding(self, snapshot: Snapshot) -> Context:
+        """The same facts for another job.
+
+        Args:
+            snapshot: this one's, with what is known of the other job: its schedule, its budgets, who asks for it and
+                where to, who comes before it, why its image counts as core.
+        """
+        return replace(self, snapshot=snapshot, found_for_job={})
 
     @property
     def candidates(self) -> tuple[Candidate, ...]:
@@ -69,6 +81,13 @@ class Context:
 
     def pool(self, candidate: Candidate) -> NodePool:
         return self.pools[candidate.cluster, candidate.pool]
+
+
+def _once(found: dict[Hashable, Any], key: Hashable, work_out: Callable[[], T]) -> T:
+    if key not in found:
+        found[key] = work_out()
+    known: T = found[key]
+    return known
 
 
 def offers(snapshot: Snapshot) -> tuple[tuple[tuple[Candidate, ...], ...], ...]:
@@ -89,7 +108,7 @@ def offers(snapshot: Snapshot) -> tuple[tuple[tuple[Candidate, ...], ...], ...]:
 
 
 def index(snapshot: Snapshot, policy: PlacementPolicy) -> Context:
-    """The context of one decision."""
+    """The context of a decision."""
     clusters = {cluster.name: cluster for cluster in snapshot.declared}
     uses = {state.cluster.name: ClusterUse(state, snapshot.reservations) for state in snapshot.clusters}
     every = offers(snapshot)

@@ -24,7 +24,7 @@ def stand(context: Context) -> Pace | None:
     schedule = context.snapshot.schedule
     if schedule is None:
         return None
-    return context.once("pace", lambda: pace(schedule, context.snapshot.taken_at))
+    return context.once_for_job("pace", lambda: pace(schedule, context.snapshot.taken_at))
 
 
 def early_enough(job: JobSpec, candidate: Candidate, context: Context) -> Rejection | None:

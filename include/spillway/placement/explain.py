@@ -9,7 +9,6 @@ from typing import Any
 from spillway.codec import encode
 from spillway.lines import GIBIBYTE, MEBIBYTE
 from spillway.model import Billing, Candidate, JobSpec, PlacementDecision, PlacementPolicy, PlacementVerdict, Snapshot
-from spillway.placement.filters import MISCONFIGURED
 from spillway.placement.scorers import SCORERS
 
 
@@ -164,7 +163,7 @@ def headline(decision: PlacementDecision) -> str:
     when = _moment(decision.taken_at)
     if decision.chosen is not None:
         return f"job '{decision.job}' at {when}: placed on {name(decision.chosen)}"
-    if needs_correction(decision):
+    if decision.needs_correction:
         return f"job '{decision.job}' at {when}: waits until the configuration is corrected, not for a place"
     if decision.possible:
         return f"job '{decision.job}' at {when}: waits, nothing fits now"
@@ -173,13 +172,6 @@ def headline(decision: PlacementDecision) -> str:
 
 def _moment(when: datetime) -> str:
     return when.isoformat(timespec="seconds")
-
-
-def needs_correction(decision: PlacementDecision) -> bool:
-    """Whether every place that could still hold the job is misconfigured, so that waiting alone brings nothing."""
-    waiting = [v.rejections for v in decision.verdicts if v.rejections and all(r.waits for r in v.rejections)]
-    blocked = [any(rejection.rule == MISCONFIGURED for rejection in reasons) for reasons in waiting]
-    return decision.chosen is None and bool(blocked) and all(blocked)
 
 
 def name(candidate: Candidate) -> str:

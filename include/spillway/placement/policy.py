@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
-from typing import NamedTuple
 
 from spillway.model import (
     Candidate,
@@ -18,14 +17,13 @@ from spillway.model import (
 from spillway.placement.context import Context, index
 from spillway.placement.costs import costs, transfer_to
 from spillway.placement.rules import (
-    BY_BILLING,
-    OF_CLUSTER,
-    OF_POOL,
     OF_QUEUE,
-    lacks_only_room,
-    may_wait,
+    lack_of_room,
+    left,
+    nothing,
     passes,
     rejections,
+    what_passes,
 )
 from spillway.placement.scorers import SCORERS
 
@@ -51,36 +49,63 @@ def place(job: JobSpec, snapshot: Snapshot, policy: PlacementPolicy) -> Placemen
         ),
         key=_rank,
     )
-    fits = bool(verdicts) and not verdicts[0].rejections
-    return PlacementDecision(
-        job=job.name,
-        taken_at=snapshot.taken_at,
-        chosen=verdicts[0].candidate if fits else None,
-        possible=_undeclared(context) or any(_only_waits(verdict) for verdict in verdicts),
-        verdicts=tuple(verdicts),
-        unreachable=snapshot.unreachable,
+    if verdicts and not verdicts[0].rejections:
+        return _decision(job, context, tuple(verdicts), chosen=verdicts[0].candidate)
+    return _decision(
+        job,
+        context,
+        tuple(verdicts),
+        waiting=[verdict.candidate for verdict in verdicts if _only_waits(verdict)],
+        queueing=[verdict.candidate for verdict in verdicts if all(map(lack_of_room, verdict.rejections))],
     )
 
 
-class Outlook(NamedTuple):
-    """What ``place`` comes to: where the job would run now, whether waiting may bring it a place, and if it has to wait
-    the pools, each (cluster, pool), where it lacks nothing but room.
+def choose(job: JobSpec, context: Context) -> PlacementDecision:
+    """The decision of ``place`` with the row of the chosen candidate alone, many times faster.
+
+    The whole table follows from the same inputs, for whoever asks for it.
+
+    Args:
+        context: the ``index`` of a snapshot; many jobs may share one, see ``Context.deciding``.
     """
-
-    chosen: Candidate | None
-    possible: bool
-    queues_at: frozenset[tuple[str, str]] = frozenset()
-
-
-def outlook(job: JobSpec, snapshot: Snapshot, policy: PlacementPolicy) -> Outlook:
-    """The decision of ``place`` without its table, which takes most of the time: for whoever asks again and again."""
-    context = index(snapshot, policy)
     chosen = _best(job, context)
     if chosen is not None:
-        return Outlook(chosen, possible=True)
-    queues_at = frozenset((c.cluster, c.pool) for c in context.candidates if lacks_only_room(job, c, context))
-    possible = bool(queues_at) or _undeclared(context) or any(may_wait(job, c, context) for c in context.candidates)
-    return Outlook(None, possible, queues_at)
+        return _decision(job, context, (_verdict(job, chosen, (), context),), chosen=chosen)
+    return _decision(
+        job,
+        context,
+        (),
+        waiting=list(left(job, context, what_passes)),
+        queueing=list(left(job, context, lack_of_room)),
+    )
+
+
+def _decision(
+    job: JobSpec,
+    context: Context,
+    verdicts: tuple[PlacementVerdict, ...],
+    *,
+    chosen: Candidate | None = None,
+    waiting: Sequence[Candidate] = (),
+    queueing: Sequence[Candidate] = (),
+) -> PlacementDecision:
+    """What follows from the verdicts.
+
+    Args:
+        waiting: where nothing fits, the candidates that time alone may lift all rejections of.
+        queueing: those of them that lack nothing but room.
+    """
+    snapshot = context.snapshot
+    return PlacementDecision(
+        job=job.name,
+        taken_at=snapshot.taken_at,
+        chosen=chosen,
+        possible=chosen is not None or bool(waiting) or _undeclared(context),
+        verdicts=verdicts,
+        unreachable=snapshot.unreachable,
+        queues_at=frozenset((candidate.cluster, candidate.pool) for candidate in queueing),
+        needs_correction=bool(waiting) and all(candidate.cluster in snapshot.misconfigured for candidate in waiting),
+    )
 
 
 def _undeclared(context: Context) -> bool:
@@ -89,18 +114,10 @@ def _undeclared(context: Context) -> bool:
 
 
 def _best(job: JobSpec, context: Context) -> Candidate | None:
-    """The place that ``place`` chooses.
-
-    A place is asked no more as soon as one filter speaks against it, and who waits only for those that are the best.
-    """
+    """The place that ``place`` chooses. Who comes first is asked of the best places only."""
     fits = {
         candidate: _total((score(job, candidate, context) for score in SCORERS.values()), context)
-        for of_cluster in context.offers
-        if passes(OF_CLUSTER, job, of_cluster[0][0], context)
-        for of_pool in of_cluster
-        if passes(OF_POOL, job, of_pool[0], context)
-        for candidate in of_pool
-        if passes(BY_BILLING, job, candidate, context)
+        for candidate in left(job, context, nothing)
     }
     known = costs(job, context)
 

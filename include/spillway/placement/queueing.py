@@ -15,7 +15,7 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import partial
 
-from spillway.model import Candidate, JobSpec, PlacementDecision, QueuedRun, Rejection, gpus_in_words
+from spillway.model import Candidate, JobSpec, QueuedRun, Rejection, gpus_in_words
 from spillway.placement.capacity import PoolCapacity, Room, need_of
 from spillway.placement.context import Context
 from spillway.placement.filters import FULL, WAITING_FOR_NODES, too_old, waits
@@ -30,25 +30,23 @@ ROOM = frozenset({FULL, WAITING_FOR_NODES, QUEUE})
 """The rules that say that nothing but room is lacking."""
 
 
-def queues_at(decision: PlacementDecision) -> frozenset[tuple[str, str]]:
-    """The pools where nothing but room is lacking; one that lacks more everywhere waits outside of the queue."""
-    return frozenset(
-        (verdict.candidate.cluster, verdict.candidate.pool)
-        for verdict in decision.verdicts
-        if {rejection.rule for rejection in verdict.rejections} <= ROOM
-    )
-
-
 def head_of_line(job: JobSpec, candidate: Candidate, context: Context) -> Rejection | None:
     """Whether the job would keep a run that comes first from its start."""
     place = (candidate.cluster, candidate.pool)
-    for queued in context.snapshot.queue:
-        if place not in queued.places:
-            continue
-        held, start = context.once(("held", queued.run), partial(held_for, queued, context))
-        if held == place and _hurts(job, queued, place, start, context):
+    for queued, start in context.once_for_job("held", partial(_held, context)).get(place, ()):
+        if _hurts(job, queued, place, start, context):
             return waits(QUEUE, _told(job, queued, start))
     return None
+
+
+def _held(context: Context) -> Mapping[tuple[str, str], Sequence[tuple[QueuedRun, datetime | None]]]:
+    """The runs that are held a place there, in their order, and when they start."""
+    found: dict[tuple[str, str], list[tuple[QueuedRun, datetime | None]]] = {}
+    for queued in context.snapshot.queue:
+        place, start = context.once(("held", queued), partial(held_for, queued, context))
+        if place is not None:
+            found.setdefault(place, []).append((queued, start))
+    return found
 
 
 def _told(job: JobSpec, queued: QueuedRun, start: datetime | None) -> str:

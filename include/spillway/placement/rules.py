@@ -6,6 +6,8 @@ A rejection ``waits`` where time alone can lift it; what the declared facts rule
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
+from operator import attrgetter
 
 from spillway.model import Candidate, JobSpec, Rejection
 from spillway.placement.access import cloud_access
@@ -69,10 +71,59 @@ OF_POOL: tuple[Filter, ...] = tuple(check for check in FILTERS if check not in {
 """The others; they and those of the queue say the same of every candidate of a pool."""
 
 
-def passes(checks: tuple[Filter, ...], job: JobSpec, candidate: Candidate, context: Context) -> bool:
-    """Whether none of these speaks against the candidate; the first one that does is the last one asked."""
-    for check in checks:  # noqa: SIM110 - a generator would take a third more, hundreds of times a decision
-        if check(job, candidate, context) is not None:
+SHAPE = ("gpu_model", "gpu_memory_gib", "gpu_fraction", "gpus_per_node", "nodes", "cpu_cores", "memory_gib", "image")
+"""All that the filters of ``OF_POOL`` read of a job: jobs that are equal in it are told the same by them."""
+
+_shape = attrgetter(*SHAPE)
+
+Bears = Callable[[Rejection], bool]
+"""Which rejections do not count for whoever asks."""
+
+
+def nothing(rejection: Rejection) -> bool:
+    """For who wants a place now."""
+    return False
+
+
+def lack_of_room(rejection: Rejection) -> bool:
+    """For who wants to queue."""
+    return rejection.rule in ROOM
+
+
+def what_passes(rejection: Rejection) -> bool:
+    """For who wants to know whether it pays to wait."""
+    return rejection.waits
+
+
+def left(job: JobSpec, context: Context, bears: Bears) -> Iterator[Candidate]:
+    """The candidates against which nothing speaks but what is borne, by name; others that wait are left out of it.
+
+    A place is asked no more as soon as one filter speaks against it, and a pool once for all jobs of a shape.
+    """
+    for of_cluster in context.once((bears, _shape(job)), partial(_suitable, job, context, bears)):
+        if passes(OF_CLUSTER, job, of_cluster[0][0], context, bears):
+            for of_pool in of_cluster:
+                for candidate in of_pool:
+                    if passes(BY_BILLING, job, candidate, context, bears):
+                        yield candidate
+
+
+def _suitable(job: JobSpec, context: Context, bears: Bears) -> tuple[tuple[tuple[Candidate, ...], ...], ...]:
+    """The offers of pools that bear jobs of this shape, without clusters that have none."""
+    by_cluster = (
+        tuple(of_pool for of_pool in of_cluster if passes(OF_POOL, job, of_pool[0], context, bears))
+        for of_cluster in context.offers
+    )
+    return tuple(of_cluster for of_cluster in by_cluster if of_cluster)
+
+
+def passes(
+    checks: tuple[Filter, ...], job: JobSpec, candidate: Candidate, context: Context, bears: Bears = nothing
+) -> bool:
+    """Whether none of these speaks against the candidate but what is borne; the first that does is asked last."""
+    for check in checks:
+        rejection = check(job, candidate, context)
+        if rejection is not None and not bears(rejection):
             return False
     return True
 
@@ -85,15 +136,3 @@ def rejections(
     for candidate in of_pool:
         found = (shared[check] if check in shared else check(job, candidate, context) for check in FILTERS)
         yield candidate, tuple(rejection for rejection in found if rejection is not None)
-
-
-def may_wait(job: JobSpec, candidate: Candidate, context: Context) -> bool:
-    """Whether time alone may lift all that speaks against the candidate."""
-    found = (check(job, candidate, context) for check in FILTERS)
-    return all(rejection is None or rejection.waits for rejection in found)
-
-
-def lacks_only_room(job: JobSpec, candidate: Candidate, context: Context) -> bool:
-    """Whether only room, or whoever waits for it too, speaks against the candidate."""
-    found = (check(job, candidate, context) for check in FILTERS if check not in OF_QUEUE)
-    return all(rejection is None or rejection.rule in ROOM for rejection in found)

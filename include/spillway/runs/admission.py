@@ -22,7 +22,8 @@ from spillway.model import (
     Snapshot,
 )
 from spillway.observe import observe
-from spillway.placement.policy import Outlook, outlook, place
+from spillway.placement.context import index
+from spillway.placement.policy import choose, place
 from spillway.runs.residency import core_images
 from spillway.runs.services import Services
 from spillway.runs.settling import settle_over
@@ -32,13 +33,14 @@ OBSERVATION_DEADLINE = timedelta(seconds=20)
 _log = logging.getLogger(__name__)
 
 
-def snapshot(services: Services, job: JobSpec | None = None) -> Snapshot:
+def snapshot(services: Services, job: JobSpec | None = None, *, dag: str | None = None) -> Snapshot:
     """All clusters as they are now, with what is verified to be present at each; reservations are added later.
 
     A cluster that could not be seen is opened anew the next time: its credentials may have changed.
 
     Args:
         job: whose place is asked for; whether its image counts as core is then known too.
+        dag: which DAG asks, where there is no run yet that says so.
     """
     seen = observe(
         services.clients(),
@@ -50,7 +52,7 @@ def snapshot(services: Services, job: JobSpec | None = None) -> Snapshot:
     )
     for name in seen.unreachable:
         services.forget(name)
-    seen = dataclasses.replace(seen, link_rates=services.ledger.link_rates())
+    seen = dataclasses.replace(seen, link_rates=services.ledger.link_rates(), requester=dag)
     return seen if job is None else dataclasses.replace(seen, core_images=_core_images(services, job))
 
 
@@ -81,9 +83,9 @@ def decide(services: Services, job: JobSpec, seen: Snapshot, run: str | None = N
     return place(job, _complete(services, job, seen, run), services.configuration.policy)
 
 
-def look(services: Services, job: JobSpec, seen: Snapshot, run: str | None = None) -> Outlook:
-    """What ``decide`` comes to, several times faster: for whoever waits and asks again and again."""
-    return outlook(job, _complete(services, job, seen, run), services.configuration.policy)
+def look(services: Services, job: JobSpec, seen: Snapshot, run: str | None = None) -> PlacementDecision:
+    """What ``decide`` comes to without its table: for whoever waits and asks again and again."""
+    return choose(job, index(_complete(services, job, seen, run), services.configuration.policy))
 
 
 def _complete(services: Services, job: JobSpec, seen: Snapshot, run: str | None) -> Snapshot:
@@ -93,9 +95,16 @@ def _complete(services: Services, job: JobSpec, seen: Snapshot, run: str | None)
 def admit(services: Services, run: str, job: JobSpec) -> tuple[Attempt | None, PlacementDecision]:
     """Reserve the best place for the run's next attempt; the run's open attempt if it has one.
 
+    No two of these overlap, so the table is not made here, unless it tells why a run cannot go where it is ordered to.
+
     Returns:
         (None, decision) where nothing fits now; ``decision.possible`` tells waiting from never.
     """
+    policy = services.configuration.policy
+
+    def decided(whole: Snapshot) -> PlacementDecision:
+        return choose(job, index(whole, policy)) if whole.destination is None else place(job, whole, policy)
+
     seen = snapshot(services, job)
     expire_leases(services, seen)
     return services.ledger.reserve(
@@ -104,8 +113,8 @@ def admit(services: Services, run: str, job: JobSpec) -> tuple[Attempt | None, P
         now=services.clock(),
         lease=services.configuration.runs.lease,
         snapshot=seen,
-        policy=services.configuration.policy,
-        decide=lambda whole: place(job, whole, services.configuration.policy),
+        policy=policy,
+        decide=decided,
     )
 
 

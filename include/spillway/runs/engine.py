@@ -27,7 +27,7 @@ from spillway.model import (
 )
 from spillway.placement.explain import table
 from spillway.runs.admission import admit
-from spillway.runs.explaining import placing, told
+from spillway.runs.explaining import newest, placing, told
 from spillway.runs.holding import holding
 from spillway.runs.launching import ensure_pod, has_trained, launch
 from spillway.runs.services import Say, Services
@@ -73,7 +73,7 @@ def place_run(services: Services, run: str, job: JobSpec, say: Say) -> Attempt |
         say(f"attempt {attempt.number} of {run} is placed on {_place(attempt)}\n{why}")
         return attempt
     if not decision.possible:
-        raise CapacityNever(job.name, table(decision))
+        raise CapacityNever(job.name, table(newest(services.ledger, run).decision))
     return decision
 
 

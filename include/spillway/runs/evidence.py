@@ -13,6 +13,7 @@ from spillway.checkpoints.store import CheckpointStore
 from spillway.codec import encode
 from spillway.errors import CorruptCheckpoint, ForeignCheckpoint, SpillwayError
 from spillway.model import Attempt, CheckpointManifest, Move
+from spillway.runs.explaining import again
 from spillway.runs.migrating import story
 from spillway.runs.services import Services
 
@@ -39,7 +40,7 @@ def evidence(services: Services, run: str) -> dict[str, Any]:
         "moves": [_move(move) for move in services.ledger.moves(run)],
         "images": {a.candidate.cluster: a.image_digest for a in attempts if a.image_digest},
         **_committed(services, attempts),
-        "placements": [encode(record) for record in services.ledger.decisions(run) if record.attempt is not None],
+        "placements": [encode(again(r).record) for r in services.ledger.decisions(run) if r.attempt is not None],
         "cost": [encode(entry) for entry in services.ledger.costs(run)],
     }
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from spillway.ledger import DecisionRecord
-from spillway.model import Attempt
-from spillway.placement.explain import explanation
+from spillway.model import Attempt, PlacementDecision
+from spillway.placement.explain import explanation, headline
 from spillway.placement.policy import place
 
 if TYPE_CHECKING:
@@ -16,10 +16,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explained:
-    """A stored decision, and whether the stored inputs give the very same again."""
+    """A stored decision with its whole table, which its inputs give again whenever somebody asks.
+
+    Where they give another decision, ``otherwise`` is that one, and the record has the rows that were stored.
+    """
 
     record: DecisionRecord
-    rebuilt: bool
+    otherwise: PlacementDecision | None = None
 
     @property
     def title(self) -> str:
@@ -32,8 +35,24 @@ class Explained:
     @property
     def follows(self) -> str:
         """Whether it follows from its inputs, in words."""
-        told = "equals the stored decision" if self.rebuilt else "DIFFERS from the stored decision"
-        return f"decided again from the stored inputs: {told}"
+        if self.otherwise is None:
+            return "decided again from the stored inputs: equals the stored decision"
+        return f"decided again from the stored inputs: DIFFERS from the stored decision: {headline(self.otherwise)}"
+
+
+def again(record: DecisionRecord) -> Explained:
+    """The stored decision, taken once more.
+
+    Of most decisions no more is stored than what they came to and the row of the chosen place, so the table is made
+    here. Older ones are stored whole, and have to be equal in every row.
+    """
+    decided = place(record.job, record.snapshot, record.policy)
+    stored = record.decision
+    kept = {verdict.candidate for verdict in stored.verdicts}
+    rows = tuple(verdict for verdict in decided.verdicts if verdict.candidate in kept)
+    if (decided.chosen, decided.possible, rows) != (stored.chosen, stored.possible, stored.verdicts):
+        return Explained(record=record, otherwise=decided)
+    return Explained(record=replace(record, decision=decided))
 
 
 def told(record: DecisionRecord) -> str:
@@ -42,14 +61,15 @@ def told(record: DecisionRecord) -> str:
 
 
 def newest(ledger: Ledger, run: str) -> DecisionRecord:
-    """The last decision of a run that was decided on."""
+    """The last decision of a run that was decided on, with its table."""
     (record,) = ledger.decisions(run, newest=1)
-    return record
+    return again(record).record
 
 
 def placing(ledger: Ledger, attempt: Attempt) -> DecisionRecord:
-    """The decision that placed the attempt."""
-    return next(record for record in ledger.decisions(attempt.run, telling=True) if record.attempt == attempt.number)
+    """The decision that placed the attempt, with its table."""
+    decisions = ledger.decisions(attempt.run, telling=True)
+    return again(next(record for record in decisions if record.attempt == attempt.number)).record
 
 
 def explained(ledger: Ledger, run: str, *, newest: int | None = None) -> tuple[Explained, ...]:
@@ -58,7 +78,4 @@ def explained(ledger: Ledger, run: str, *, newest: int | None = None) -> tuple[E
     Args:
         newest: so many of the newest only.
     """
-    return tuple(
-        Explained(record=record, rebuilt=place(record.job, record.snapshot, record.policy) == record.decision)
-        for record in ledger.decisions(run, telling=True, newest=newest)
-    )
+    return tuple(map(again, ledger.decisions(run, telling=True, newest=newest)))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from spillway.errors import SpillwayError
 from spillway.images.reference import ImageReference
 from spillway.model import JobSpec, PlacementDecision, Snapshot, Tier
-from spillway.placement.explain import explanation, needs_correction
+from spillway.placement.explain import explanation
 from spillway.runs.admission import decide, snapshot
 from spillway.runs.moving_datasets import copy_dataset
 from spillway.runs.moving_images import copy_image
@@ -23,13 +23,17 @@ class Plan:
     fails: bool
 
 
-def plan(services: Services, job: JobSpec) -> Plan:
-    """The decision for the job and, where it would be placed, what would be moved there."""
-    seen = snapshot(services, job)
+def plan(services: Services, job: JobSpec, *, dag: str | None = None) -> Plan:
+    """The decision for the job and, where it would be placed, what would be moved there.
+
+    Args:
+        dag: which DAG would ask for it; None where a person does.
+    """
+    seen = snapshot(services, job, dag=dag)
     decision = decide(services, job, seen)
     told = verdict(services, job, seen, decision)
     if decision.chosen is None:
-        return Plan(text=told, fails=not decision.possible or needs_correction(decision))
+        return Plan(text=told, fails=not decision.possible or decision.needs_correction)
     try:
         return Plan(text=f"{told}\n{movement(services, job, decision.chosen.cluster)}", fails=False)
     except SpillwayError as problem:
@@ -42,7 +46,7 @@ def verdict(services: Services, job: JobSpec, seen: Snapshot, decision: Placemen
     chosen = decision.chosen
     if chosen is not None:
         return f"{why}\nwould run on {chosen.cluster}/{chosen.pool} ({chosen.billing})"
-    if needs_correction(decision):
+    if decision.needs_correction:
         return f"{why}\nwould wait until the configuration is corrected"
     follows = "would wait" if decision.possible else "would fail: nothing can ever hold it"
     return f"{why}\n{follows}"

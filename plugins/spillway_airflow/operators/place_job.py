@@ -50,7 +50,7 @@ class PlaceJobOperator(BaseOperator):
             services = worker_services()
             job = load_job(job_file(jobs_directory(os.environ), self.job), services.configuration.datasets)
             if str(self.dry_run_only).lower() == "true":
-                self.log.info("%s", plan(services, job).text)
+                self.log.info("%s", plan(services, job, dag=self.dag_id).text)
                 raise AirflowSkipException("dry run: nothing was reserved, moved or started")
             ti = context["ti"]
             origin = {"dag_id": ti.dag_id, "run_id": ti.run_id, "task_id": ti.task_id, "map_index": ti.map_index}

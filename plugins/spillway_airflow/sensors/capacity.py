@@ -28,7 +28,7 @@ class CapacitySensor(BaseOperator):
     def execute(self, context: Context) -> None:
         with typed_failures():
             job = load_job(job_file(jobs_directory(os.environ), self.job), worker_services().configuration.datasets)
-        trigger = CapacityTrigger(job=encode(job), poll_seconds=float(self.poll_seconds))
+        trigger = CapacityTrigger(job=encode(job), dag=self.dag_id, poll_seconds=float(self.poll_seconds))
         self.defer(trigger=trigger, method_name="found")
 
     def found(self, context: Context, event: dict[str, Any]) -> dict[str, Any]:

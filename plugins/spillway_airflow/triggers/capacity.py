@@ -10,8 +10,7 @@ from typing import Any
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from spillway.codec import decode, encode
-from spillway.model import JobSpec
-from spillway.placement.policy import Outlook
+from spillway.model import JobSpec, PlacementDecision
 from spillway.runs.admission import look, snapshot
 from spillway.runs.services import Services
 from spillway_airflow.fresh_services import FreshServices
@@ -24,16 +23,20 @@ class CapacityTrigger(BaseTrigger):
 
     Args:
         run: whose job waits; None for a job that nobody has asked for yet.
+        dag: which DAG would ask for it then.
     """
 
-    def __init__(self, *, job: dict[str, Any], run: str | None = None, poll_seconds: float = 10.0) -> None:
+    def __init__(
+        self, *, job: dict[str, Any], run: str | None = None, dag: str | None = None, poll_seconds: float = 10.0
+    ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.job, self.of_run, self.poll_seconds = job, run, poll_seconds
+        self.job, self.of_run, self.dag, self.poll_seconds = job, run, dag, poll_seconds
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         return f"{type(self).__module__}.{type(self).__name__}", {
             "job": self.job,
             "run": self.of_run,
+            "dag": self.dag,
             "poll_seconds": self.poll_seconds,
         }
 
@@ -44,7 +47,7 @@ class CapacityTrigger(BaseTrigger):
             if self.of_run is not None and await fresh.ask(self._cancelled):
                 yield TriggerEvent({"run": self.of_run, "chosen": None})
                 return
-            unreachable, found = await fresh.ask(partial(_look, job=job, run=self.of_run))
+            unreachable, found = await fresh.ask(partial(_look, job=job, run=self.of_run, dag=self.dag))
             if found.chosen is not None or not found.possible:
                 yield TriggerEvent({"run": self.of_run, "chosen": encode(found.chosen)})
                 return
@@ -56,12 +59,12 @@ class CapacityTrigger(BaseTrigger):
         return services.ledger.cancel_reason(str(self.of_run)) is not None
 
 
-def _look(services: Services, *, job: JobSpec, run: str | None) -> tuple[bool, Outlook]:
+def _look(services: Services, *, job: JobSpec, run: str | None, dag: str | None) -> tuple[bool, PlacementDecision]:
     """Whether a cluster could not be seen, and what is to be had.
 
     Looking keeps the run's place in the queue, and moves it to where it lacks only room now.
     """
-    seen = snapshot(services, job)
+    seen = snapshot(services, job, dag=dag)
     found = look(services, job, seen, run)
     if run is not None and found.chosen is None and found.possible:
         services.ledger.still_waits(run, job, found.queues_at, services.clock())
