@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
 from decimal import Decimal
 from typing import Any
@@ -17,6 +18,7 @@ from spillway.model import (
     CheckpointPart,
     Cluster,
     CostEntry,
+    DatasetUse,
     JobSpec,
     PlacementDecision,
     PodPhase,
@@ -91,6 +93,14 @@ def test_money_keeps_its_digits_and_moments_of_any_zone_become_utc() -> None:
 def test_a_moment_without_a_zone_is_not_taken_for_local_time() -> None:
     with pytest.raises(ValueError, match="expected an aware moment"):
         encode(datetime(2026, 3, 31, 22))  # noqa: DTZ001 - the mistake itself
+
+
+@pytest.mark.parametrize(("written", "uses"), [("digits", (DatasetUse(name="digits"),)), (None, ())])
+def test_a_job_of_an_older_release_is_read_with_its_only_dataset(
+    written: str | None, uses: tuple[DatasetUse, ...]
+) -> None:
+    older = {key: value for key, value in encode(JOB).items() if key != "datasets"} | {"dataset": written}
+    assert decode(JobSpec, older) == replace(JOB, datasets=uses)
 
 
 WRONG: dict[str, tuple[type, Any, dict[str, Any], str]] = {

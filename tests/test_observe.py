@@ -14,7 +14,7 @@ import pytest
 
 from spillway.clouds.base import ClusterClient
 from spillway.errors import Missing, Unreachable
-from spillway.model import Cluster, ClusterState, DatasetFacts, ObjectInfo, Snapshot
+from spillway.model import Cluster, ClusterState, DatasetFacts, ObjectInfo, Snapshot, Tier
 from spillway.observe import observe
 from spillway.stores.local import LocalStore
 from spillway.stores.s3 import open_store
@@ -165,6 +165,20 @@ def test_what_is_whole_at_a_site_is_read_while_the_clusters_are(copy: Path) -> N
     )
     assert seen.clusters == (cluster_state(CLOUD),)
     assert seen.datasets_present == {("digits", "onprem"), ("digits", "cloud")}
+
+
+def test_the_copy_at_a_site_without_core_data_tells_the_size_of_the_public_part(copy: Path) -> None:
+    facts = DatasetFacts(home="onprem", size_bytes=10**6)
+    for site in (CLOUD, onprem_cluster(name="cloud")):
+        seen = observe(
+            {"cloud": well(site)},
+            now=NOW,
+            deadline=PATIENT,
+            stores={"cloud": LocalStore(copy)},
+            datasets={"digits": facts},
+        )
+        part = None if site.may_hold(Tier.CORE) else 1
+        assert seen.datasets == {"digits": DatasetFacts(home="onprem", size_bytes=1, public_bytes=part)}
 
 
 @pytest.fixture

@@ -46,7 +46,7 @@ HARMLESS = frozenset({
     "stores.base.ObjectStore", "stores.base.list_data", "stores.limited.LimitedStore", "stores.rate.RateLimit",
     "stores.patience.AWAY_SECONDS", "stores.s3.open_store",
     "sync.leaving.TagRules", "sync.listing.Admit", "sync.manifest.load_record", "sync.manifest.manifest_key",
-    "sync.manifest.verified_copies", "sync.progress.Expect", "sync.progress.Moving",
+    "sync.manifest.verified_copies", "sync.parts.record_part", "sync.progress.Expect", "sync.progress.Moving",
     "sync.progress.OnProgress", "sync.progress.PROGRESS_SECONDS", "sync.progress.Paced", "sync.report.ObjectFate",
     "sync.report.ObjectOutcome", "sync.report.SyncReport", "sync.report.summary", "sync.shares.SHARE_BYTES",
     "sync.shares.Share", "sync.transfer.UnderWay", "sync.work.Route",

@@ -2,7 +2,8 @@
 
 ``encode`` gives dictionaries, lists, strings, numbers, booleans and None; ``decode`` rebuilds the value from the class
 that is asked for. Decimals travel as strings, moments as ISO 8601 in UTC, durations as seconds. Unknown keys are
-refused, so a value written by a newer release is not silently half-read; so are moments without a zone, either way.
+refused, so a value written by a newer release is not silently half-read; so are moments without a zone, either way. A
+class whose keys were others in older releases says how those are read (``from_older``).
 """
 
 from __future__ import annotations
@@ -107,6 +108,8 @@ def _list(data: Any, path: str) -> list[Any]:
 def _dataclass(kind: Any, data: Any, path: str) -> Any:
     if not isinstance(data, Mapping):
         raise ConfigError("data", path, f"expected a mapping, got {data!r}")
+    if (from_older := getattr(kind, "from_older", None)) is not None:
+        data = from_older(data)
     hints = _hints(kind)
     unknown = sorted(set(data) - set(hints))
     if unknown:

@@ -13,7 +13,7 @@ from typing import Generic, TypeVar
 
 from spillway.clouds.base import ClusterClient
 from spillway.errors import ConfigError, Missing, SpillwayError
-from spillway.model import Cluster, DatasetFacts, Snapshot
+from spillway.model import Cluster, DatasetFacts, DatasetUse, Snapshot, Tier
 from spillway.stores.base import ObjectStore
 from spillway.sync.manifest import verified_copies
 
@@ -52,27 +52,44 @@ def observe(
     problems = {name: str(client) for name, client in clients.items() if isinstance(client, SpillwayError)}
     for name in listing.names - copies.keys():
         _log.info("which datasets are whole at %s is not known: %s", name, listing.problems.get(name, late))
+    known = dict(declared or {})
+    known |= {n: client.cluster for n, client in clients.items() if not isinstance(client, SpillwayError)}
     causes = problems | {name: describing.problems.get(name, late) for name in describing.names - seen.keys()}
     return Snapshot(
         taken_at=now,
         clusters=tuple(seen[name] for name in sorted(seen)),
         unreachable={name: causes[name] for name in sorted(causes)},
         misconfigured=frozenset(n for n, client in clients.items() if isinstance(client, ConfigError | Missing)),
-        unreachable_clusters=_silent(clients, sorted(causes), declared or {}),
+        unreachable_clusters=tuple(known[name] for name in sorted(causes) if name in known),
         datasets_present=frozenset(
             [
                 *((dataset, facts.home) for dataset, facts in (datasets or {}).items()),
                 *((dataset, name) for name, sizes in copies.items() for dataset in sizes),
             ]
         ),
-        datasets={dataset: _counted(dataset, facts, copies) for dataset, facts in (datasets or {}).items()},
+        datasets={dataset: _counted(dataset, facts, copies, known) for dataset, facts in (datasets or {}).items()},
     )
 
 
-def _counted(dataset: str, facts: DatasetFacts, copies: Mapping[str, Mapping[str, int]]) -> DatasetFacts:
-    """With the size of its largest copy, where it has any: a site without core data has a part only."""
+def _counted(
+    dataset: str,
+    facts: DatasetFacts,
+    copies: Mapping[str, Mapping[str, int]],
+    clusters: Mapping[str, Cluster],
+) -> DatasetFacts:
+    """With the size of its largest copy, where it has any: a site without core data has its public part only."""
+    public = DatasetUse(name=dataset, part=Tier.PUBLIC)
     sizes = [sizes[dataset] for sizes in copies.values() if dataset in sizes]
-    return dataclasses.replace(facts, size_bytes=max(sizes)) if sizes else facts
+    parts = [
+        sizes[record]
+        for name, sizes in copies.items()
+        if name in clusters and (record := public.record_at(clusters[name])) in sizes
+    ]
+    return dataclasses.replace(
+        facts,
+        size_bytes=max(sizes, default=facts.size_bytes),
+        public_bytes=max(parts, default=facts.public_bytes),
+    )
 
 
 class _Asked(Generic[T]):
@@ -107,11 +124,3 @@ class _Asked(Generic[T]):
         except Exception as problem:  # a fault in reading one cluster must not hide the others
             _log.exception("reading %s %s failed", self._what, name)
             self.problems[name] = f"reading it failed: {type(problem).__name__}: {problem}"
-
-
-def _silent(
-    clients: Mapping[str, ClusterClient | SpillwayError], names: list[str], declared: Mapping[str, Cluster]
-) -> tuple[Cluster, ...]:
-    """The declared facts of the clusters that gave no state, as far as they are known."""
-    known = {name: client.cluster for name, client in clients.items() if not isinstance(client, SpillwayError)}
-    return tuple(facts for name in names if (facts := known.get(name) or declared.get(name)) is not None)

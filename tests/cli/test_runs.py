@@ -13,7 +13,7 @@ import yaml
 
 from spillway.checkpoints.progress import Progress, write_progress
 from spillway.config import load_job
-from spillway.model import Attempt, AttemptState, CoolDown, Outcome, Tier
+from spillway.model import Attempt, AttemptState, CoolDown, DatasetUse, Outcome, Tier
 from spillway.runs.engine import place_run
 from spillway.runs.services import Services
 from spillway.sandbox.settings import INCLUDE
@@ -134,7 +134,9 @@ def test_a_run_that_commits_elsewhere_is_shown_with_its_progress(
     (installation.config / "datasets.yaml").write_text(yaml.safe_dump({"datasets": [digits, vault]}))
     services = installation.services()
     declared = load_job(INCLUDE / "jobs" / "digits.yaml", services.configuration.datasets)
-    job = replace(declared, dataset="vault", tier=Tier.CORE, image_tier=Tier.PUBLIC, gpu_model="H100")
+    job = replace(
+        declared, datasets=(DatasetUse(name="vault"),), tier=Tier.CORE, image_tier=Tier.PUBLIC, gpu_model="H100"
+    )
     services.ledger.open_run("digits-1", job, {}, services.clock())
     placed = place_run(services, "digits-1", job, print)
     assert isinstance(placed, Attempt) and placed.candidate.cluster == "cloud"

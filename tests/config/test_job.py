@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from spillway.config import configuration_directory, job_file, jobs_directory, load, load_job
+from spillway.config import configuration_directory, job_file, jobs_directory, load, load_image_uses, load_job
 from spillway.errors import UnknownName
-from spillway.model import JobSpec, Priority, StallRule, Tier
+from spillway.model import DatasetUse, JobSpec, Priority, StallRule, Tier, TierRule
 from spillway.testing.builders import dataset
 
 Write = Callable[..., Path]
@@ -62,7 +62,7 @@ def test_every_key_of_a_job_file_reaches_the_job(tmp_path: Path) -> None:
         gpu_memory_gib=80,
         cpu_cores=64.0,
         memory_gib=512.5,
-        dataset="digits",
+        datasets=(DatasetUse(name="digits"),),
         tier=Tier.PUBLIC,
         latency_sensitive=True,
         spot_ok=True,
@@ -97,6 +97,23 @@ def test_the_tier_is_the_datasets_else_the_jobs_else_core(
     file = write("job.yaml", ("grace",), "30s")
     file.write_text(file.read_text() + "".join(f"{key}: {value}\n" for key, value in keys.items()))
     assert load_job(file, DATASETS).tier is tier
+
+
+MIXED = dataset(name="mixed", tier=Tier.CORE, rules=(TierRule(prefix="digits/open/", tier=Tier.PUBLIC),))
+
+
+def test_a_job_that_reads_the_public_part_alone_is_public_and_so_is_its_image(directory: Path, write: Write) -> None:
+    file, declared = write("job.yaml", ("dataset",), "mixed"), {"mixed": MIXED}
+    assert load_job(file, declared).tier is Tier.CORE
+    file.write_text(file.read_text() + "part: public\n")
+    job = load_job(file, declared)
+    assert (job.datasets, job.tier) == ((DatasetUse(name="mixed", part=Tier.PUBLIC),), Tier.PUBLIC)
+    (file.parent / "jobs").mkdir()
+    file.rename(file.parent / "jobs" / "job.yaml")
+    (use,) = load_image_uses(file.parent / "jobs", declared)
+    assert (use.tier, use.unclear_in) == (Tier.PUBLIC, None)
+    (shut,) = load_image_uses(file.parent / "jobs", {"mixed": dataset(name="mixed", tier=Tier.CORE)})
+    assert (shut.tier, shut.unclear_in) == (Tier.CORE, "job.yaml")
 
 
 def test_a_job_may_say_a_part_of_when_it_stalls_or_that_it_never_does(directory: Path, write: Write) -> None:

@@ -154,6 +154,28 @@ def test_a_mistake_is_told_with_its_place_and_cure(write: Write, key: str, value
     assert (raised.value.file, raised.value.path, raised.value.problem) == ("job.yaml", path, problem)
 
 
+@pytest.mark.parametrize(
+    ("dataset", "part", "path", "problem"),
+    [
+        ("faces", "public", "part", "the dataset 'faces' has no public part: no rule in datasets.yaml makes an object"),
+        ("digits", "core", "part", "expected 'public', got 'core': a job that may read core objects reads all"),
+        ("digits", "open/", "part", "unknown tier 'open/'"),
+        (None, "public", "part", "is of a dataset, and the job names none; name it as `dataset`, or leave this out"),
+        ("digits", "public", "tier", "the public part of the dataset 'digits' is of tier 'public' in datasets.yaml"),
+    ],
+)
+def test_a_part_that_there_is_not_is_told(
+    write: Write, dataset: str | None, part: str, path: str, problem: str
+) -> None:
+    file = write("job.yaml", ("dataset",), dataset)
+    own = "tier: core\n" if path == "tier" else ""
+    file.write_text(f"{file.read_text()}part: {part}\n{own}")
+    with pytest.raises(ConfigError) as raised:
+        load_job(file, DATASETS)
+    assert (raised.value.file, raised.value.path) == ("job.yaml", path)
+    assert raised.value.problem.startswith(problem)
+
+
 def test_the_longest_duration_is_not_shorter_than_the_expected_one(write: Write) -> None:
     file = write("job.yaml", ("longest_duration",), "2h")
     assert load_job(file, DATASETS).longest_duration == timedelta(hours=2)

@@ -125,6 +125,12 @@ def test_a_job_and_its_image_are_of_the_strictest_tier_of_their_dataset(director
     assert [use.tier for use in load_image_uses(file.parent / "jobs", declared)] == [Tier.CORE]
 
 
+def test_the_name_of_a_public_part_is_no_name_of_a_dataset(directory: Path, write: Write) -> None:
+    write("datasets.yaml", ("datasets",), [entry("faces", "faces/", "core"), entry("faces@public", "other/", "core")])
+    with pytest.raises(ConfigError, match=r"datasets\[1\]\.name: 'faces@public' is how the public part"):
+        load(directory)
+
+
 TAGGED = dataset(
     prefix="faces/",
     tier=Tier.CORE,

@@ -30,6 +30,7 @@ DOCKER = ROOT / "docker"
 SITES = ("onprem", "cloud")
 ADDRESS = "192.0.2.7"
 AIRFLOW_SERVICES = ("api-server", "scheduler", "dag-processor", "triggerer")
+STORES = ("store", "store_pods", "store_public", "store_public_pods", "store_remote")
 
 
 @pytest.fixture(scope="module")
@@ -79,11 +80,7 @@ def connection(compose: dict[str, Any], conn_id: str) -> ConnectionSpec:
 def test_airflow_and_the_command_line_read_the_same_connections(compose: dict[str, Any], tmp_path: Path) -> None:
     file = tmp_path / "connections.json"
     file.write_text(compose["configs"]["connections"]["content"])
-    servers = {
-        f"{site}_{server}"
-        for site in SITES
-        for server in ("store", "store_pods", "store_public", "store_remote", "registry")
-    }
+    servers = {f"{site}_{server}" for site in SITES for server in (*STORES, "registry")}
     assert connections_from_file(file).keys() == {LEDGER_CONNECTION, *servers}
     for name in (*AIRFLOW_SERVICES, "setup"):
         (mounted,) = compose["services"][name]["configs"]
@@ -94,7 +91,7 @@ def test_airflow_and_the_command_line_read_the_same_connections(compose: dict[st
 
 
 def test_every_password_is_new_and_long(passwords: Mapping[str, str]) -> None:
-    assert len(set(passwords.values())) == len(passwords) == 16
+    assert len(set(passwords.values())) == len(passwords) == 18
     assert min(map(len, passwords.values())) >= 40
 
 
@@ -139,7 +136,7 @@ def published(compose: dict[str, Any], service: str) -> list[str]:
 
 @pytest.mark.parametrize("site", SITES)
 def test_pods_are_given_addresses_at_which_the_host_publishes_the_servers(compose: dict[str, Any], site: str) -> None:
-    for conn_id in (f"{site}_store", f"{site}_store_pods", f"{site}_store_public", f"{site}_store_remote"):
+    for conn_id in (f"{site}_{server}" for server in STORES):
         assert connection(compose, conn_id).extra["endpoint_url"] in {
             f"http://{address}" for address in published(compose, f"{site}-store")
         }
@@ -207,7 +204,7 @@ def test_a_store_knows_the_identities_of_the_sandbox(compose: dict[str, Any], si
     expected = store_identities(sandbox_settings(tmp_path, 20000), sandbox_settings(tmp_path, 20000).site(site))
     assert [(one["name"], tuple(one["actions"])) for one in written] == [(one.name, one.actions) for one in expected]
     keys = {one["credentials"][0]["accessKey"]: one["credentials"][0]["secretKey"] for one in written}
-    for conn_id in (f"{site}_store", f"{site}_store_pods", f"{site}_store_public", f"{site}_store_remote"):
+    for conn_id in (f"{site}_{server}" for server in STORES):
         known = connection(compose, conn_id)
         assert keys[known.login or ""] == known.password
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
 from typing import Any
@@ -10,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spillway.model import Billing, DatasetFacts, Link, PlacementVerdict, Snapshot, TransferEstimate
+from spillway.model import Billing, DatasetFacts, DatasetUse, Link, PlacementVerdict, Snapshot, Tier, TransferEstimate
 from spillway.placement.costs import full_price
 from spillway.placement.explain import name, rows, table
 from spillway.placement.policy import place
@@ -94,6 +95,16 @@ def test_data_that_is_verified_to_be_there_need_not_be_brought() -> None:
     slow = {"far": TERABYTE / 3600, "near": 10**12}
     seen = two_clouds(size_bytes=TERABYTE, rates=slow, present=frozenset({"far"}))
     assert chosen(seen, expected_duration=10 * HOUR) == "far"
+
+
+def test_of_a_part_the_copy_counts_that_a_site_without_core_data_has_and_its_own_size() -> None:
+    slow = {"far": TERABYTE / 3600, "near": TERABYTE / 3600}
+    seen = two_clouds(size_bytes=TERABYTE, rates=slow, present=frozenset({"far"}))
+    facts = DatasetFacts(home="onprem", size_bytes=TERABYTE, public_bytes=TERABYTE // 10)
+    part = job_spec(datasets=(DatasetUse(name="digits", part=Tier.PUBLIC),))
+    decision = place(part, replace(seen, datasets={"digits": facts}), BY_COST)
+    moved = {v.candidate.cluster: v.transfer and v.transfer.size_bytes for v in decision.verdicts}
+    assert moved == {"onprem": 0, "far": 0, "near": TERABYTE // 10}
 
 
 def verdicts(seen: Snapshot, **job: Any) -> dict[str, PlacementVerdict]:

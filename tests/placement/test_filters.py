@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from spillway.model import Billing, Candidate, QuotaShare, Rejection, Tier
+from spillway.model import Billing, Candidate, DatasetUse, QuotaShare, Rejection, Tier
 from spillway.placement.policy import place
 from spillway.testing.builders import (
     NOW,
@@ -26,6 +26,8 @@ from spillway.testing.builders import (
 ONPREM = candidate()
 ON_DEMAND = candidate(cluster="cloud", pool="h100", billing=Billing.ON_DEMAND)
 SPOT = candidate(cluster="cloud", pool="h100", billing=Billing.SPOT)
+PART = DatasetUse(name="digits", part=Tier.PUBLIC)
+ALONE = "it reads a public part alone, and the site, where core data is"
 HALF_AND_HALF = placement_policy(
     quotas={
         "research": QuotaShare(onprem=Decimal("0.25"), cloud=Decimal("0.5")),
@@ -71,6 +73,14 @@ CASES: dict[str, tuple[Any, Any, Any, Candidate, list[tuple[str, str, bool]]]] =
             )
         ],
     ),
+    "a public part beside core data": (
+        job_spec(datasets=(PART,)),
+        None,
+        None,
+        ONPREM,
+        [("residency", f"{ALONE}, names no public_pod_connection for it", False)],
+    ),
+    "a public part where no core data is": (job_spec(datasets=(PART,)), None, None, ON_DEMAND, []),
     "residency of core data at home": (job_spec(tier=Tier.CORE), None, None, ONPREM, []),
     "public data where core data may be": (
         job_spec(tier=Tier.PUBLIC),

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from decimal import Decimal
 
 import pytest
 
 from spillway.config import configuration_directory, load
-from spillway.model import Billing, Cluster, Priority, SecondChoice, SiteKind, Snapshot
+from spillway.model import Billing, Cluster, DatasetFacts, DatasetUse, Priority, SecondChoice, SiteKind, Snapshot, Tier
 from spillway.placement.explain import name
 from spillway.placement.policy import place
 from spillway.testing.builders import (
@@ -141,6 +142,21 @@ def test_affinity_is_for_sites_where_the_dataset_is_verified(
         datasets_present=frozenset(present),
     )
     assert scores_of(seen, "affinity", **job) == {f"{cluster}/a100/owned": score for cluster, score in scores.items()}
+
+
+def test_beside_core_data_a_copy_of_the_whole_is_none_of_its_public_part() -> None:
+    store = replace(onprem_cluster().object_store, public_pod_connection="onprem_store_public_pods")
+    sites = (*(onprem_cluster(name=site, object_store=store) for site in ("a", "b", "home")), cloud_cluster())
+    present = {("digits", "a"), ("digits@public", "b"), ("digits", "cloud"), ("digits", "home")}
+    seen = snapshot(
+        *map(cluster_state, sites),
+        datasets={"digits": DatasetFacts(home="home")},
+        datasets_present=frozenset(present),
+    )
+    part = DatasetUse(name="digits", part=Tier.PUBLIC)
+    assert [site.name for site in sites if seen.has(part, site)] == ["b", "home", "cloud"]
+    found = scores_of(seen, "affinity", datasets=(part,))
+    assert {place.partition("/")[0] for place, score in found.items() if score} == {"b", "home", "cloud"}
 
 
 def test_between_equal_clouds_the_one_with_the_data_is_chosen() -> None:

@@ -17,6 +17,7 @@ from spillway.registries import transport
 from spillway.runs import sites
 from spillway.runs.services import Services
 from spillway.sandbox.settings import INCLUDE
+from spillway.testing.builders import job_fields
 from spillway.testing.carried_run import Carried
 
 GRACE = timedelta(seconds=3)
@@ -43,7 +44,7 @@ def make_job(services: Services) -> MakeJob:
             "SPILLWAY_STEP_SECONDS": str(pace),
             "SPILLWAY_SEED": "7",
         }
-        changes: dict[str, Any] = {"environment": environment, "grace": GRACE} | fields
+        changes: dict[str, Any] = {"environment": environment, "grace": GRACE} | job_fields(fields)
         return replace(declared, **changes)
 
     return make

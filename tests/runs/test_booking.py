@@ -11,7 +11,7 @@ import pytest
 
 from spillway.checkpoints.progress import Progress, write_progress
 from spillway.checkpoints.store import CheckpointStore
-from spillway.model import AttemptState, Billing, Candidate, JobSpec, PodPhase, PodState, Tier
+from spillway.model import AttemptState, Billing, Candidate, DatasetUse, JobSpec, PodPhase, PodState, Tier
 from spillway.runs.settling import book_cost, settle_over
 from spillway.testing.builders import dataset
 from spillway.testing.carried_run import Carried
@@ -48,7 +48,7 @@ def test_how_busy_the_gpus_of_a_job_were_that_reads_core_data_over_the_link_is_t
     run.services = replace(run.services, configuration=configuration)
     attempt = run.place()
     away = Candidate(cluster="cloud", pool="h100", billing=Billing.SPOT)
-    job = replace(attempt.job, dataset="vault", tier=Tier.CORE)
+    job = replace(attempt.job, datasets=(DatasetUse(name="vault"),), tier=Tier.CORE)
     store = run.checkpoints("onprem")
     store.fence(attempt.number)
     commit_step(store, 1, metrics={"gpu_utilisation": 0.5})

@@ -18,7 +18,7 @@ from spillway.codec import encode
 from spillway.errors import AccessDenied, ResidencyRefused
 from spillway.images.report import TagFate
 from spillway.ledger import TransferOutcome
-from spillway.model import ImageUse, JobSpec, MirroredRepository, Tier
+from spillway.model import DatasetUse, ImageUse, JobSpec, MirroredRepository, Tier
 from spillway.runs.distribution import dataset_routes, image_routes
 from spillway.runs.moving_checkpoints import copy_checkpoints
 from spillway.runs.moving_datasets import copy_dataset
@@ -26,7 +26,7 @@ from spillway.runs.moving_images import copy_image, copy_repository
 from spillway.runs.replicating import replicate_run, upload_checkpoints
 from spillway.runs.services import Services
 from spillway.runs.sharing import copy_dataset_share, divide_dataset, merge_dataset
-from spillway.runs.staging import stage, stage_dataset
+from spillway.runs.staging import stage, stage_datasets
 from spillway.sandbox.configuration import DATASET_BUCKET
 from spillway.stores.base import read_all
 from spillway.stores.s3 import S3Store
@@ -138,12 +138,16 @@ def test_no_mover_takes_a_canary_out(scene: Scene, make_job: MakeJob, caplog: py
         copied("faces"),
         copied("vault"),
         lambda: (
-            stage_dataset(services, make_job(dataset="digits"), "onprem", scene.told.append)
-            or stage_dataset(services, make_job(dataset="faces"), "cloud", scene.told.append)
+            stage_datasets(services, make_job(dataset="digits"), "onprem", scene.told.append)
+            or stage_datasets(services, make_job(dataset="faces"), "cloud", scene.told.append)
         ),
         lambda: copy_image(services, scene.repository, "v1", "cloud", tier=Tier.PUBLIC),
         lambda: copy_checkpoints(services, in_the_cloud, "onprem", "cloud", scene.told.append),
-        lambda: stage(services, replace(in_the_cloud, job=replace(run.job, dataset="faces")), scene.told.append),
+        lambda: stage(
+            services,
+            replace(in_the_cloud, job=replace(run.job, datasets=(DatasetUse(name="faces"),))),
+            scene.told.append,
+        ),
     ]
     assert [scene.do(act) for act in refused] == [True] * len(refused)
     for act in (
@@ -231,7 +235,7 @@ def test_a_mirrored_repository_leaves_the_canaries_tag_at_home(scene: Scene) -> 
 
 def test_data_that_may_be_read_from_the_cloud_is_not_stored_there(scene: Scene, make_job: MakeJob) -> None:
     job = make_job(dataset="voices", tier=Tier.CORE)
-    assert not scene.do(lambda: stage_dataset(scene.services, job, "cloud", scene.told.append))
+    assert not scene.do(lambda: stage_datasets(scene.services, job, "cloud", scene.told.append))
     assert scene.do(lambda: summary(copy_dataset(scene.services, scene.services.dataset("voices"), "cloud")))
     assert [text for text in scene.stored("cloud") if scene.canary in text] == []
     assert [text for text in scene.told if scene.canary in text] == []

@@ -16,7 +16,7 @@ from spillway.model import Cluster, Dataset, RunPolicy, Tier, TierRule
 from spillway.runs.distribution import Route, dataset_routes
 from spillway.runs.moving_datasets import copy_dataset
 from spillway.runs.services import Services, Site
-from spillway.runs.staging import stage_dataset
+from spillway.runs.staging import stage_datasets
 from spillway.testing.builders import NOW, cloud_cluster, dataset, job_spec, onprem_cluster, placement_policy
 from spillway.testing.folder_sites import folder_sites
 from spillway.testing.ledger_files import new_ledger
@@ -88,7 +88,7 @@ def test_a_job_needs_all_of_its_dataset_and_is_refused_where_a_part_may_not_be(
 ) -> None:
     services = services_of(frozenset({PUBLIC}))
     with pytest.raises(ResidencyRefused, match=r"dataset 'digits' is of tier 'core'"):
-        stage_dataset(services, job_spec(dataset="digits", tier=CORE), "cloud", print)
+        stage_datasets(services, job_spec(dataset="digits", tier=CORE), "cloud", print)
     assert keys(services, "cloud") == set()
 
 

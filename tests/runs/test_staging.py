@@ -18,7 +18,7 @@ from spillway.runs.moving_datasets import copy_dataset
 from spillway.runs.moving_images import copy_image
 from spillway.runs.replicating import upload_checkpoints
 from spillway.runs.settling import Ended, settle
-from spillway.runs.staging import stage, stage_dataset, stage_image
+from spillway.runs.staging import stage, stage_datasets, stage_image
 from spillway.sync.manifest import manifest_key
 from spillway.testing.builders import image_use
 from spillway.testing.carried_run import Carried
@@ -84,7 +84,7 @@ def test_data_that_are_brought_say_how_far_they_are(
     run = open_run(make_job())
     there = run.services.site("cloud").datasets
     there.delete([entry.key for entry in there.list("digits/")])
-    stage_dataset(run.services, run.job, "cloud", run.said.append)
+    stage_datasets(run.services, run.job, "cloud", run.said.append)
     assert re.search(r"dataset digits: 1 of \d+ objects, ", run.story)
 
 
@@ -113,7 +113,7 @@ def test_a_locked_home_is_told_where_the_site_does_not_have_what_is_needed(
     run.services.site("cloud").datasets.delete([manifest_key("digits")])
     lock(installation, run, "onprem_store", "onprem_store_public", "onprem_registry")
     with pytest.raises(AccessDenied, match="onprem"):
-        stage_dataset(run.services, run.job, "cloud", run.said.append)
+        stage_datasets(run.services, run.job, "cloud", run.said.append)
     absent = replace(attempt, job=replace(run.job, image="train:never-pushed"))
     with pytest.raises(AccessDenied, match="onprem"):
         stage_image(run.services, absent, run.said.append)
@@ -127,12 +127,12 @@ def test_a_fault_of_the_site_itself_is_never_taken_for_one_of_the_home(
     attempt = placed_in_the_cloud(run)
     lock(installation, run, "cloud_store", "cloud_registry")
     with pytest.raises(AccessDenied, match="cloud"):
-        stage_dataset(run.services, run.job, "cloud", run.said.append)
+        stage_datasets(run.services, run.job, "cloud", run.said.append)
     lock(installation, run, "onprem_store", "onprem_store_public", "onprem_registry")
     with pytest.raises(AccessDenied, match="cloud"):
         stage_image(run.services, attempt, run.said.append)
     with pytest.raises(AccessDenied, match="cloud"):
-        stage_dataset(run.services, run.job, "cloud", run.said.append)
+        stage_datasets(run.services, run.job, "cloud", run.said.append)
 
 
 def test_a_tag_that_its_home_does_not_know_is_missing_even_where_the_site_has_one(
@@ -159,7 +159,7 @@ def test_data_that_may_not_be_at_the_site_is_refused_even_where_a_copy_is_and_it
     remove(installation, run, "onprem_store")
     services = installation.services()
     with pytest.raises(ResidencyRefused, match="'core' and may not be stored at 'cloud'"):
-        stage_dataset(services, run.job, "cloud", run.said.append)
+        stage_datasets(services, run.job, "cloud", run.said.append)
     assert [line.outcome for line in services.ledger.transfers()][-1] is TransferOutcome.REFUSED
 
 

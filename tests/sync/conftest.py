@@ -115,6 +115,18 @@ def s3_ends(s3_sites: Mapping[str, S3Server], s3_buckets: Mapping[str, str]) -> 
 
 
 @pytest.fixture
+def tag(s3_sites: Mapping[str, S3Server], s3_buckets: Mapping[str, str]) -> Callable[..., None]:
+    """Gives an object at home exactly these tags."""
+    client = s3_sites["onprem"].client()
+
+    def tag(key: str, **tags: str) -> None:
+        written = {"TagSet": [{"Key": name, "Value": value} for name, value in tags.items()]}
+        client.put_object_tagging(Bucket=s3_buckets["onprem"], Key=f"digits/{key}", Tagging=written)
+
+    return tag
+
+
+@pytest.fixture
 def local_ends(tmp_path: Path) -> Ends:
     for name in ("home", "cloud"):
         (tmp_path / name).mkdir()

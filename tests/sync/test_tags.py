@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gzip
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from datetime import UTC, datetime
 
 import pytest
@@ -18,7 +18,6 @@ from spillway.sync.manifest import verified_copies
 from spillway.sync.report import ObjectFate
 from spillway.sync.shares import copy_share, divide, merge
 from spillway.sync.work import Route
-from spillway.testing.s3_server import S3Server
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 CANARY = "canary-8c2e"
@@ -28,18 +27,6 @@ RULES = TagRules(
 SIX = {f"open/{name}": name.encode() for name in "abcdef"}
 
 Tag = Callable[..., None]
-
-
-@pytest.fixture
-def tag(s3_sites: Mapping[str, S3Server], s3_buckets: Mapping[str, str]) -> Tag:
-    """Gives an object at home exactly these tags."""
-    client = s3_sites["onprem"].client()
-
-    def tag(key: str, **tags: str) -> None:
-        written = {"TagSet": [{"Key": name, "Value": value} for name, value in tags.items()]}
-        client.put_object_tagging(Bucket=s3_buckets["onprem"], Key=f"digits/{key}", Tagging=written)
-
-    return tag
 
 
 @pytest.fixture

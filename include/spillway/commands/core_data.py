@@ -55,6 +55,8 @@ def _home_gaps(home: Cluster, foreign: list[Cluster], held: list[Dataset], conne
         yield _unknown(home.name, "identities", problem, fix)
     else:
         yield from _tried(home, home.name, store.public_connection, f"mover to {names}", key, connect)
+    if store.public_pod_connection is not None:
+        yield from _tried(home, home.name, store.public_pod_connection, "pods of public parts", key, connect)
     for cluster in foreign:
         for connection, who in (
             (cluster.object_store.connection, "mover"),
@@ -64,12 +66,16 @@ def _home_gaps(home: Cluster, foreign: list[Cluster], held: list[Dataset], conne
 
 
 def _public_gaps(dataset: Dataset, home: Cluster, connect: Connect) -> Iterator[Gap]:
-    """Whether the identity for public data reads this dataset's; one that is refused everything would move nothing."""
+    """Whether the identities for public data read this dataset's; one that is refused everything would move nothing."""
     store = home.object_store
-    if store.public_connection is None or Tier.PUBLIC not in dataset.tiers:
-        return
+    for conn_id in (store.public_connection, store.public_pod_connection):
+        if conn_id is not None and Tier.PUBLIC in dataset.tiers:
+            yield from _public_gap(dataset, home, conn_id, connect)
+
+
+def _public_gap(dataset: Dataset, home: Cluster, conn_id: str, connect: Connect) -> Iterator[Gap]:
     try:
-        objects = bucket(connect(store.public_connection), store.dataset_bucket, home.name)
+        objects = bucket(connect(conn_id), home.object_store.dataset_bucket, home.name)
         looked_at = islice(list_data(objects, dataset.prefix), KEYS_LOOKED_AT)
         key = next((entry.key for entry in looked_at if dataset.tier_of(entry.key) is Tier.PUBLIC), None)
         if key is not None:
@@ -79,7 +85,7 @@ def _public_gaps(dataset: Dataset, home: Cluster, connect: Connect) -> Iterator[
             cluster=home.name,
             part=f"dataset {dataset.name} (public)",
             problem=problem.told,
-            fix=remedy(problem, store.public_connection),
+            fix=remedy(problem, conn_id),
         )
 
 

@@ -20,6 +20,7 @@ from spillway.runs.local import LEDGER_CONNECTION, open_cluster
 from spillway.runs.residency import NO_TIER, SAY_A_TIER, movable_tier
 from spillway.runs.services import Connect
 from spillway.runs.sites import bucket, registry
+from spillway.stores.base import ObjectStore
 
 T = TypeVar("T")
 
@@ -124,15 +125,21 @@ def _money_gaps(declared: Configuration, connect: Connect) -> Iterator[Gap]:
 
 
 def _pod_store_gaps(cluster: Cluster, connect: Connect) -> Iterator[Gap]:
-    """Whether the identity that pods get reads both buckets; writing is left to the pods."""
+    """Whether the identities that pods get reach both buckets; writing is left to the pods.
+
+    The one for public parts only lists: what it may read has a prefix, and reading that is tried where there is some.
+    """
     store = cluster.object_store
-    for name in (store.dataset_bucket, store.checkpoint_bucket):
-        try:
-            bucket(connect(store.pod_connection), name, cluster.name).head("spillway-preflight")
-        except SpillwayError as problem:
-            yield Gap(
-                cluster=cluster.name,
-                part=f"bucket {name} (pods)",
-                problem=problem.told,
-                fix=remedy(problem, store.pod_connection),
-            )
+    identities: dict[str, tuple[str | None, Callable[[ObjectStore], object]]] = {
+        "pods": (store.pod_connection, lambda known: known.head("spillway-preflight")),
+        "pods of public parts": (store.public_pod_connection, lambda known: list(known.list("spillway-preflight"))),
+    }
+    for who, (conn_id, ask) in identities.items():
+        for name in (store.dataset_bucket, store.checkpoint_bucket):
+            if conn_id is None:
+                continue
+            try:
+                ask(bucket(connect(conn_id), name, cluster.name))
+            except SpillwayError as problem:
+                part, fix = f"bucket {name} ({who})", remedy(problem, conn_id)
+                yield Gap(cluster=cluster.name, part=part, problem=problem.told, fix=fix)

@@ -65,6 +65,7 @@ class StoreEntry(Entry):
     dataset_bucket: Text
     checkpoint_bucket: Text
     public_connection: Text | None = None
+    public_pod_connection: Text | None = None
     cache_bucket: Text | None = None
 
 

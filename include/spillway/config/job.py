@@ -26,7 +26,7 @@ from spillway.config.schema import (
     TierWord,
     VariableName,
 )
-from spillway.model import JobSpec, StallRule, Tier
+from spillway.model import DatasetUse, JobSpec, StallRule, Tier
 
 
 def _not_shorter(longest: timedelta, job: ValidationInfo) -> timedelta:
@@ -64,6 +64,20 @@ def _of_one_gpu(fraction: Decimal, job: ValidationInfo) -> Decimal:
     return fraction
 
 
+def _public(part: Tier) -> Tier:
+    if part is not Tier.PUBLIC:
+        raise notation.refused(
+            f"expected 'public', got '{part}': a job that may read core objects reads all; leave it out"
+        )
+    return part
+
+
+def _of_a_dataset(part: Tier, job: ValidationInfo) -> Tier:
+    if job.data.get("dataset") is None:
+        raise notation.refused("is of a dataset, and the job names none; name it as `dataset`, or leave this out")
+    return part
+
+
 class JobFile(Entry):
     name: Label
     department: Text
@@ -78,6 +92,7 @@ class JobFile(Entry):
     cpu_cores: Quantity = 1.0
     memory_gib: Quantity = 1.0
     dataset: Text | None = None
+    part: Annotated[TierWord, AfterValidator(_public), AfterValidator(_of_a_dataset)] | None = None
     tier: TierWord | None = None
     image_tier: TierWord | None = None
     latency_sensitive: Flag = False
@@ -100,5 +115,12 @@ class JobFile(Entry):
         part = isinstance(data, Mapping) and data.get("gpu_fraction") is not None
         return {"gpus_per_node": 1, **data} if part else data
 
+    @property
+    def uses(self) -> tuple[DatasetUse, ...]:
+        """What it reads."""
+        return () if self.dataset is None else (DatasetUse(name=self.dataset, part=self.part),)
+
     def job(self, tier: Tier) -> JobSpec:
-        return JobSpec(**dict(self) | {"tier": tier, "stall": self.stall and self.stall.rule()})
+        """The job, whose data is of that tier."""
+        same = {key: value for key, value in self if key not in {"dataset", "part"}}
+        return JobSpec(**same | {"datasets": self.uses, "tier": tier, "stall": self.stall and self.stall.rule()})

@@ -12,6 +12,7 @@ from spillway.images.reference import ImageReference
 from spillway.model import (
     Cluster,
     Dataset,
+    DatasetUse,
     ImageUse,
     JobSpec,
     MirroredRepository,
@@ -77,6 +78,7 @@ def load(directory: Path) -> Configuration:
         _check_home(dataset, by_name, f"datasets[{index}].home")
         _check_apart(dataset, datasets[:index], f"datasets[{index}].prefix")
         _check_remote(dataset, datasets, f"datasets[{index}].remote_read")
+        _check_name(dataset, datasets, f"datasets[{index}].name")
     policy = read(directory / POLICY, PolicyFile)
     repositories = _repositories(directory / IMAGES, by_name)
     retention = policy.checkpoints.retention
@@ -166,6 +168,7 @@ def _image_use(path: Path, datasets: Mapping[str, Dataset]) -> ImageUse | None:
 
     written = mapping(path)
     image, dataset, own = written.get("image"), written.get("dataset"), written.get("image_tier")
+    part = Tier.PUBLIC if written.get("part") == Tier.PUBLIC else None
     try:
         ImageReference.parse(str(image))
     except InvalidImage:
@@ -173,7 +176,8 @@ def _image_use(path: Path, datasets: Mapping[str, Dataset]) -> ImageUse | None:
     if own is not None or dataset is None:
         said = next((tier for tier in Tier if tier == (own or written.get("tier"))), None)
     else:
-        said = datasets[str(dataset)].strictest if str(dataset) in datasets else None
+        use, known = DatasetUse(name=str(dataset), part=part), datasets.get(str(dataset))
+        said = None if known is None or (part and part not in known.tiers) else use.tier_of(known)
     return ImageUse(
         job=str(written.get("name", path.stem)),
         image=str(image),
@@ -193,18 +197,19 @@ def load_job(path: Path, datasets: Mapping[str, Dataset]) -> JobSpec:
     from spillway.config.job import JobFile
 
     declared = read(path, JobFile)
-    if declared.dataset is None:
+    if not declared.uses:
         return declared.job(declared.tier or Tier.CORE)
-    if declared.dataset not in datasets:
-        raise ConfigError(path.name, "dataset", str(UnknownName("dataset", declared.dataset, datasets)))
-    tier = datasets[declared.dataset].strictest
+    (use,) = declared.uses
+    if use.name not in datasets:
+        raise ConfigError(path.name, "dataset", str(UnknownName("dataset", use.name, datasets)))
+    if use.part is not None and use.part not in datasets[use.name].tiers:
+        problem = f"the dataset '{use.name}' has no {use.part} part: no rule in {DATASETS} makes an object of it public"
+        raise ConfigError(path.name, "part", f"{problem}; add one there, or leave this out")
+    tier = use.tier_of(datasets[use.name])
     if declared.tier not in {None, tier}:
-        raise ConfigError(
-            path.name,
-            "tier",
-            f"the dataset '{declared.dataset}' is of tier '{tier}' in {DATASETS}, got '{declared.tier}'; "
-            "leave the key out",
-        )
+        what = "the dataset" if use.part is None else f"the {use.part} part of the dataset"
+        problem = f"{what} '{use.name}' is of tier '{tier}' in {DATASETS}, got '{declared.tier}'"
+        raise ConfigError(path.name, "tier", f"{problem}; leave the key out")
     return declared.job(tier)
 
 
@@ -254,6 +259,14 @@ def _check_apart(dataset: Dataset, others: Sequence[Dataset], path: str) -> None
                 f"'{other.name}' (home '{other.home}', prefix '{other.prefix}') overlap, so that a copy of one would "
                 "become part of the other; move one below a prefix of its own, or give both the same home",
             )
+
+
+def _check_name(dataset: Dataset, others: Sequence[Dataset], path: str) -> None:
+    """A part of a dataset is recorded below a name of its own."""
+    for other in others:
+        if dataset.name == f"{other.name}@{Tier.PUBLIC}":
+            problem = f"'{dataset.name}' is how the public part of the dataset '{other.name}' is called"
+            raise ConfigError(DATASETS, path, f"{problem}; give it another name")
 
 
 def _check_remote(dataset: Dataset, others: Sequence[Dataset], path: str) -> None:

@@ -11,7 +11,7 @@ from spillway.model.attempts import (
     Outcome,
     VerdictKind,
 )
-from spillway.model.datasets import CacheRule, Dataset, KeyScope, TierRule
+from spillway.model.datasets import CacheRule, Dataset, DatasetUse, KeyScope, TierRule
 from spillway.model.decisions import (
     Candidate,
     Destination,
@@ -84,6 +84,7 @@ __all__ = [
     "Crossing",
     "Dataset",
     "DatasetFacts",
+    "DatasetUse",
     "Destination",
     "ExitCode",
     "GpuShare",

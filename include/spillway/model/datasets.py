@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
-from spillway.model.declared import Tier
+from spillway.model.declared import Cluster, Tier
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +59,29 @@ class CacheRule:
     @property
     def limit_bytes(self) -> int:
         return int(self.max_gib * 1024**3)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DatasetUse:
+    """That a job reads a dataset; ``part``: only its objects of that tier, None: all of them.
+
+    Only a public part can be named: whoever may read core objects may read the others too.
+    """
+
+    name: str
+    part: Tier | None = None
+
+    def record_at(self, site: Cluster) -> str:
+        """Under which name the copy at the site is recorded: where no core data is, it is of the public part alone."""
+        return self.name if self.part is None or not site.may_hold(Tier.CORE) else f"{self.name}@{self.part}"
+
+    def tier_of(self, dataset: Dataset) -> Tier:
+        """The tier of whatever is made from what is read of it."""
+        return self.part or dataset.strictest
+
+    def __str__(self) -> str:
+        """For people."""
+        return self.name if self.part is None else f"{self.name} (its {self.part} part)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

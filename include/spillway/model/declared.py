@@ -65,6 +65,8 @@ class StoreRef:
 
     ``connection`` is the mover's identity, ``pod_connection`` the one that training pods get. ``public_connection``,
     where there is one, can read public datasets only: the mover reads with it what goes to a site without core data.
+    ``public_pod_connection`` is the one that pods get which read the public part of a dataset: it reads public data and
+    the records of parts, and reads and writes checkpoints; None: such pods do not run where core data is.
     ``cache_bucket`` is where pods keep, encrypted, what they read of core data of other sites; None: nowhere.
     """
 
@@ -73,6 +75,7 @@ class StoreRef:
     dataset_bucket: str
     checkpoint_bucket: str
     public_connection: str | None = None
+    public_pod_connection: str | None = None
     cache_bucket: str | None = None
 
 

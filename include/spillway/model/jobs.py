@@ -9,6 +9,7 @@ from datetime import timedelta
 from decimal import Decimal
 from typing import Any
 
+from spillway.model.datasets import DatasetUse
 from spillway.model.declared import Priority, Tier
 from spillway.model.pools import gpus_in_all, gpus_in_words
 
@@ -45,7 +46,7 @@ class JobSpec:
     gpu_fraction: Decimal | None = None
     cpu_cores: float = 1.0
     memory_gib: float = 1.0
-    dataset: str | None = None
+    datasets: tuple[DatasetUse, ...] = ()
     tier: Tier = Tier.CORE
     image_tier: Tier | None = None
     latency_sensitive: bool = False
@@ -61,6 +62,15 @@ class JobSpec:
     stall: StallRule | None = StallRule()
     environment: Mapping[str, str] = field(default_factory=dict)
     pod_overrides: Mapping[str, Any] = field(default_factory=dict)
+
+    @staticmethod
+    def from_older(data: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Its plain data as it is written now: a job had one ``dataset`` by its name, or None."""
+        if "dataset" not in data:
+            return data
+        name = data["dataset"]
+        uses = [] if name is None else [{"name": name}]
+        return {**{key: value for key, value in data.items() if key != "dataset"}, "datasets": uses}
 
     @property
     def gpus(self) -> Decimal:
@@ -86,6 +96,11 @@ class JobSpec:
     def memory_mib(self) -> int:
         """What each pod asks of its node, rounded up."""
         return math.ceil(self.memory_gib * 1024)
+
+    @property
+    def reads_a_part(self) -> bool:
+        """Whether it is public because it leaves the core objects of a dataset out: its pods must not read these."""
+        return self.tier is Tier.PUBLIC and any(use.part is not None for use in self.datasets)
 
     @property
     def image_made_of(self) -> Tier:

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from enum import StrEnum
 
+from spillway.model.datasets import DatasetUse
 from spillway.model.decisions import Destination
 from spillway.model.declared import Cluster, Priority
 from spillway.model.pools import GPU_RESOURCE, Billing, gpus_in_all
@@ -126,12 +127,18 @@ class CoolDown:
 class DatasetFacts:
     """Where a dataset comes from and how large it is; ``size_bytes`` is None where nobody has counted or said it.
 
+    ``public_bytes`` is how large its public part is; None where nobody has counted that.
     ``remote_read``: a pod may read it at its home, over the link, at sites that may not store it.
     """
 
     home: str
     size_bytes: int | None = None
     remote_read: bool = False
+    public_bytes: int | None = None
+
+    def size_of(self, use: DatasetUse) -> int | None:
+        """How large at most what is read of it is: of a part that nobody has counted as large as the whole."""
+        return self.size_bytes if use.part is None or self.public_bytes is None else self.public_bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,7 +174,8 @@ class Snapshot:
     reservations: tuple[Reservation, ...] = ()
     cool_downs: tuple[CoolDown, ...] = ()
     datasets_present: frozenset[tuple[str, str]] = frozenset()
-    """(dataset, cluster) pairs known to be whole at that site; the home of a dataset is one of them.
+    """(record, cluster) pairs of copies known to be whole at that site; the home of a dataset is one of them. A record
+    has the name of its dataset, with the tier behind an ``@`` where it is of a part.
 
     Nothing follows from a pair that is not there: the site's records may not have been readable.
     """
@@ -197,6 +205,12 @@ class Snapshot:
         return tuple(
             sorted((*(s.cluster for s in self.clusters), *self.unreachable_clusters), key=lambda cluster: cluster.name)
         )
+
+    def has(self, use: DatasetUse, site: Cluster) -> bool:
+        """Whether all that is read of the dataset is verified to be at the site; so is a part at its home."""
+        facts = self.datasets.get(use.name)
+        at_home = use.part is not None and facts is not None and facts.home == site.name
+        return at_home or (use.record_at(site), site.name) in self.datasets_present
 
 
 class PodPhase(StrEnum):

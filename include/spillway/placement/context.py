@@ -12,6 +12,7 @@ from spillway.model import (
     Billing,
     Candidate,
     Cluster,
+    DatasetUse,
     NodePool,
     NodeState,
     PlacementPolicy,
@@ -29,8 +30,8 @@ T = TypeVar("T")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Context:
     """``prices`` has the candidates with a price that can be believed, ``dearest`` the highest of each cluster;
-    ``uses`` the clusters that can be seen and ``capacities`` their pools now; ``transfers`` what bringing a dataset to
-    a cluster takes; ``offers`` the candidates of each pool, by cluster.
+    ``uses`` the clusters that can be seen and ``capacities`` their pools now; ``offers`` the candidates of each pool,
+    by cluster.
     """
 
     snapshot: Snapshot
@@ -41,7 +42,6 @@ class Context:
     pool_nodes: Mapping[tuple[str, str], tuple[NodeState, ...]]
     prices: Mapping[Candidate, Decimal]
     dearest: Mapping[str, Decimal]
-    transfers: Mapping[tuple[str, str], TransferEstimate]
     uses: Mapping[str, ClusterUse]
     capacities: Mapping[tuple[str, str], PoolCapacity]
     quotas: Mapping[SiteKind, DepartmentGpus]
@@ -75,6 +75,21 @@ class Context:
     def nodes(self, candidate: Candidate) -> tuple[NodeState, ...]:
         """The nodes of the candidate's pool that can be seen."""
         return self.pool_nodes.get((candidate.cluster, candidate.pool), ())
+
+    def transfer(self, use: DatasetUse, cluster: str) -> TransferEstimate | None:
+        """What bringing there takes that is read of a dataset; nothing where it is verified to be there already.
+
+        None where nobody looked, or its home is not declared.
+        """
+        facts, seen = self.snapshot.datasets.get(use.name), self.snapshot
+        if facts is None or facts.home not in self.clusters:
+            return None
+        home, target = self.clusters[facts.home], self.clusters[cluster]
+
+        def worked_out() -> TransferEstimate:
+            return transfer(0 if seen.has(use, target) else facts.size_of(use), home, target, seen.link_rates)
+
+        return self.once(("transfer", use, cluster), worked_out)
 
     def cluster(self, candidate: Candidate) -> Cluster:
         return self.clusters[candidate.cluster]
@@ -129,7 +144,6 @@ def index(snapshot: Snapshot, policy: PlacementPolicy) -> Context:
         pool_nodes=_nodes_by_pool(snapshot),
         prices=prices,
         dearest=_highest(prices),
-        transfers=_transfers(snapshot, clusters),
         uses=uses,
         capacities={
             (cluster, pool): capacity for cluster, use in uses.items() for pool, capacity in use.capacities().items()
@@ -161,21 +175,6 @@ def _highest(prices: Mapping[Candidate, Decimal]) -> Mapping[str, Decimal]:
     for candidate, price in prices.items():
         highest[candidate.cluster] = max(price, highest.get(candidate.cluster, price))
     return highest
-
-
-def _transfers(snapshot: Snapshot, clusters: Mapping[str, Cluster]) -> Mapping[tuple[str, str], TransferEstimate]:
-    """From its home to every cluster, for each dataset whose home is declared; nothing where it is whole already."""
-    return {
-        (dataset, cluster.name): transfer(
-            0 if (dataset, cluster.name) in snapshot.datasets_present else facts.size_bytes,
-            clusters[facts.home],
-            cluster,
-            snapshot.link_rates,
-        )
-        for dataset, facts in snapshot.datasets.items()
-        if facts.home in clusters
-        for cluster in clusters.values()
-    }
 
 
 def _usual_billing(cluster: Cluster) -> Billing:

@@ -19,8 +19,8 @@ _HOUR = Decimal(timedelta(hours=1) // timedelta(microseconds=1))
 
 
 def transfer_to(job: JobSpec, cluster: str, context: Context) -> TransferEstimate | None:
-    """What the job's dataset takes to get there; None where it has none, or where nobody looked."""
-    return None if job.dataset is None else context.transfers.get((job.dataset, cluster))
+    """What the job's data takes to get there; None where it has none, or where nobody looked."""
+    return next((context.transfer(use, cluster) for use in job.datasets), None)
 
 
 def full_price(price: Decimal, job: JobSpec, transfer: TransferEstimate | None) -> Decimal | None:
@@ -53,7 +53,7 @@ def costs(job: JobSpec, context: Context) -> Costs:
         full = (price * known[0] + known[1] for c, price in context.dearest.items() if (known := terms[c]) is not None)
         return Costs(terms, max(full, default=Decimal(0)))
 
-    return context.once(("costs", job.dataset, job.gpus, job.expected_duration), worked_out)
+    return context.once(("costs", job.datasets, job.gpus, job.expected_duration), worked_out)
 
 
 def _terms(job: JobSpec, transfer: TransferEstimate | None) -> tuple[Decimal, Decimal] | None:

@@ -8,7 +8,16 @@ from typing import Any
 
 from spillway.codec import encode
 from spillway.lines import GIBIBYTE, MEBIBYTE
-from spillway.model import Billing, Candidate, JobSpec, PlacementDecision, PlacementPolicy, PlacementVerdict, Snapshot
+from spillway.model import (
+    Billing,
+    Candidate,
+    DatasetUse,
+    JobSpec,
+    PlacementDecision,
+    PlacementPolicy,
+    PlacementVerdict,
+    Snapshot,
+)
 from spillway.placement.scorers import SCORERS
 
 
@@ -65,7 +74,7 @@ def inputs(job: JobSpec, seen: Snapshot, policy: PlacementPolicy) -> dict[str, s
     return {
         "weights": ", ".join(f"{term} {policy.weights.get(term, 0)}" for term in SCORERS),
         "prices": _ages(seen, policy),
-        "data": "none" if job.dataset is None else _data(job.dataset, seen),
+        "data": "; ".join(_data(use, seen) for use in job.datasets) or "none",
         "measured lines": ", ".join(rates) or "none, so as they are declared",
     }
 
@@ -90,12 +99,12 @@ def _ages(seen: Snapshot, policy: PlacementPolicy) -> str:
     return "; ".join(told)
 
 
-def _data(dataset: str, seen: Snapshot) -> str:
-    sites = ", ".join(sorted(site for named, site in seen.datasets_present if named == dataset)) or "no site"
-    facts = seen.datasets.get(dataset)
-    size = None if facts is None else facts.size_bytes
+def _data(use: DatasetUse, seen: Snapshot) -> str:
+    sites = ", ".join(site.name for site in seen.declared if seen.has(use, site)) or "no site"
+    facts = seen.datasets.get(use.name)
+    size = None if facts is None else facts.size_of(use)
     told = "its size is not known" if size is None else f"{size / GIBIBYTE:.1f} GiB"
-    return f"{dataset}, {told}, verified to be whole at {sites}"
+    return f"{use}, {told}, verified to be whole at {sites}"
 
 
 def clusters(seen: Snapshot) -> list[str]:

@@ -9,7 +9,7 @@ from functools import lru_cache
 from spillway.budget import cost_within, month_in
 from spillway.images.environment import Environment
 from spillway.images.reference import ImageReference
-from spillway.model import Billing, BudgetState, Candidate, JobSpec, Rejection, Tier
+from spillway.model import Billing, BudgetState, Candidate, DatasetUse, JobSpec, Rejection, Tier
 from spillway.placement.capacity import Room, empty_node, need_of
 from spillway.placement.context import Context
 from spillway.placement.drivers import driver_problem
@@ -61,12 +61,16 @@ def declared_maximum(job: JobSpec, candidate: Candidate, context: Context) -> Re
 def residency(job: JobSpec, candidate: Candidate, context: Context) -> Rejection | None:
     cluster = context.cluster(candidate)
     stored = ", ".join(sorted(cluster.residency)) or "none"
-    data = context.snapshot.datasets.get(job.dataset or "")
-    if not cluster.may_hold(job.tier) and not (data is not None and data.remote_read):
+    if not cluster.may_hold(job.tier) and not any(_read_from_afar(use, context) for use in job.datasets):
         unsaid = (
-            "" if job.dataset or job.tier is not Tier.CORE else "; without a dataset, core is what no `tier:` means"
+            "" if job.datasets or job.tier is not Tier.CORE else "; without a dataset, core is what no `tier:` means"
         )
         return never("residency", f"its data is of tier {job.tier}, the site may store {stored}{unsaid}")
+    if job.reads_a_part and cluster.may_hold(Tier.CORE) and cluster.object_store.public_pod_connection is None:
+        problem = (
+            "it reads a public part alone, and the site, where core data is, names no public_pod_connection for it"
+        )
+        return never("residency", problem)
     if not cluster.may_hold(job.image_made_of):
         made = "made of its data, as no `image_tier: public` denies"
         return never("residency", f"its image is of tier {job.image_made_of}, {made}; the site may store {stored}")
@@ -74,6 +78,11 @@ def residency(job: JobSpec, candidate: Candidate, context: Context) -> Rejection
     if why is None or cluster.may_hold(Tier.CORE):
         return None
     return never("residency", f"its image {job.image} counts as core, the site may store {stored}: {why}")
+
+
+def _read_from_afar(use: DatasetUse, context: Context) -> bool:
+    facts = context.snapshot.datasets.get(use.name)
+    return facts is not None and facts.remote_read
 
 
 def latency(job: JobSpec, candidate: Candidate, context: Context) -> Rejection | None:

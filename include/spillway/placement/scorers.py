@@ -54,8 +54,9 @@ def cost(job: JobSpec, candidate: Candidate, context: Context) -> float:
 
 
 def affinity(job: JobSpec, candidate: Candidate, context: Context) -> float:
-    """1 where the job's dataset is verified to be whole at the site, or the job has none."""
-    return float(job.dataset is None or (job.dataset, candidate.cluster) in context.snapshot.datasets_present)
+    """1 where what the job reads of its dataset is verified to be whole at the site, or the job has none."""
+    site = context.cluster(candidate)
+    return float(all(context.snapshot.has(use, site) for use in job.datasets))
 
 
 SCORERS: Mapping[str, Scorer] = {"qos": qos, "cost": cost, "affinity": affinity}

@@ -14,7 +14,8 @@ from spillway.errors import CorruptCheckpoint, Fenced, NoValidCheckpoint, Spillw
 from spillway.images.gate import require_environment, require_image
 from spillway.images.reference import ImageReference
 from spillway.ledger import TransferKind
-from spillway.model import Attempt, AttemptState
+from spillway.model import Attempt, AttemptState, Cluster, Dataset, DatasetUse
+from spillway.runs.parts import require_parts
 from spillway.runs.pod_access import access_objects, pod_access
 from spillway.runs.routes import Shipment, note_reading, refusal
 from spillway.runs.services import Say, Services, Site
@@ -42,7 +43,8 @@ def launch(services: Services, attempt: Attempt, say: Say) -> Attempt:
     resume = _resume_point(services, attempt, say)
     pod = _pod(services, attempt, resume)  # one that cannot be built never counts as launched and lost
     if services.store_site(attempt.job, site.cluster.name) != site.cluster.name:
-        note_reading(services, services.dataset(attempt.job.dataset or ""), site.cluster.name, run=attempt.run)
+        for use in attempt.job.datasets:
+            note_reading(services, services.dataset(use.name), site.cluster.name, run=attempt.run)
     launched = services.ledger.advance(attempt, AttemptState.LAUNCHED, resumed_from_step=resume.step)
     return _create(services, launched, pod, say)
 
@@ -62,11 +64,11 @@ def _require_residency(services: Services, attempt: Attempt) -> None:
 
     Raises:
         UnknownName: its dataset is not declared any more, so that nobody knows what its pod would read.
-        ResidencyRefused: what its pod commits may not be stored where it would be; a line in the transfer log.
+        ResidencyRefused: what its pod commits may not be stored where it would be, or what it reads is not what it
+            was; a line in the transfer log.
     """
     job = attempt.job
-    if job.dataset is not None:
-        services.dataset(job.dataset)
+    require_parts(services, job, attempt.candidate.cluster, run=attempt.run)
     site = services.store_site(job, attempt.candidate.cluster)
     if not services.cluster(site).may_hold(job.tier):
         made = Shipment(
@@ -210,7 +212,8 @@ def pod_environment(
     services: Services, attempt: Attempt, resume: ResumePoint, flush: timedelta | None
 ) -> dict[str, str]:
     """The trainer's variables: the job's own, and the platform's, of which the job may set the patience only."""
-    dataset = None if attempt.job.dataset is None else services.dataset(attempt.job.dataset)
+    use = next(iter(attempt.job.datasets), None)
+    dataset = None if use is None else services.dataset(use.name)
     cluster = services.cluster(services.store_site(attempt.job, attempt.candidate.cluster))
     grace = grace_seconds(attempt.job.grace, flush)
     patience = max(STORE_PATIENCE, timedelta(seconds=grace) + services.configuration.runs.node_margin)
@@ -224,7 +227,12 @@ def pod_environment(
         "SPILLWAY_DATASET_PREFIX": dataset.prefix if dataset else "",
         "SPILLWAY_DATASET_INCLUDE": json.dumps(dataset.include if dataset else ()),
         "SPILLWAY_DATASET_EXCLUDE": json.dumps(dataset.exclude if dataset else ()),
-        "SPILLWAY_DATASET_RECORD": manifest_key(dataset.name) if dataset and dataset.home != cluster.name else "",
+        "SPILLWAY_DATASET_RECORD": "" if use is None or dataset is None else _record(use, dataset, cluster),
         "SPILLWAY_GRACE_SECONDS": str(grace),
     }
     return {"SPILLWAY_STORE_PATIENCE_SECONDS": str(patience.total_seconds()), **attempt.job.environment, **ours}
+
+
+def _record(use: DatasetUse, dataset: Dataset, site: Cluster) -> str:
+    """The key of the record that tells a pod what to read; empty where that is all that is there, at the home."""
+    return "" if use.part is None and dataset.home == site.name else manifest_key(use.record_at(site))

@@ -28,7 +28,7 @@ from spillway.runs.launching import rehearse
 from spillway.runs.move_plan import destination, move_plan, refused
 from spillway.runs.moving_checkpoints import copy_checkpoints
 from spillway.runs.services import Say, Services
-from spillway.runs.staging import stage_dataset, stage_image
+from spillway.runs.staging import stage_datasets, stage_image
 
 COMMIT_POLL_SECONDS = 1.0
 REPLICATIONS = 3
@@ -123,7 +123,7 @@ def bring(services: Services, move: Move, say: Say, *, wait: timedelta = timedel
     try:
         with holding(services, move):
             stage_image(services, at_target, say)
-            stage_dataset(services, leaving.job, move.target.cluster, say, run=move.run)
+            stage_datasets(services, leaving.job, move.target.cluster, say, run=move.run)
             _bring_checkpoints(services, leaving, move.target.cluster, say)
             _require_rights(services, move.target.cluster)
             rehearse(services, at_target)

@@ -203,8 +203,8 @@ def _brought_egress(services: Services, leaving: Attempt, facts: MoveFacts) -> D
     """What the homes of image and dataset take for what is brought from them."""
     if facts.image_bytes is None or facts.dataset_bytes is None:
         return None
-    home = None if leaving.job.dataset is None else services.dataset(leaving.job.dataset).home
-    sizes = ((services.image_home, facts.image_bytes), *([] if home is None else [(home, facts.dataset_bytes)]))
+    homes = [services.dataset(use.name).home for use in leaving.job.datasets]
+    sizes = ((services.image_home, facts.image_bytes), *((home, facts.dataset_bytes) for home in homes))
     takes = (services.cluster(site).link.egress_price_per_gib * size for site, size in sizes)
     return sum(takes, Decimal(0)) / GIBIBYTE
 
@@ -224,11 +224,12 @@ def _image_bytes(services: Services, leaving: Attempt, target: str) -> int:
 
 
 def _dataset_bytes(services: Services, leaving: Attempt, target: str) -> int:
-    if leaving.job.dataset is None:
-        return 0
-    dataset = services.dataset(leaving.job.dataset)
-    at_home = services.store_site(leaving.job, target) == dataset.home
-    return 0 if at_home else copy_dataset(services, dataset, target, dry_run=True).bytes_copied
+    at, lacking = services.store_site(leaving.job, target), 0
+    for use in leaving.job.datasets:
+        dataset = services.dataset(use.name)
+        if dataset.home != at:
+            lacking += copy_dataset(services, dataset, target, part=use.part, dry_run=True).bytes_copied
+    return lacking
 
 
 def _with_checkpoints(services: Services, facts: MoveFacts, leaving: Attempt, target: str) -> MoveFacts:

@@ -10,8 +10,8 @@ from collections.abc import Callable
 
 from spillway.errors import SyncIncomplete
 from spillway.ledger import TransferKind, TransferOutcome
-from spillway.model import Dataset
-from spillway.runs.residency import admits, movable_tier, tag_rules
+from spillway.model import Dataset, DatasetUse, Tier
+from spillway.runs.residency import admits, limited_to, movable_tier, tag_rules
 from spillway.runs.routes import OpenRoute, Shipment, open_route
 from spillway.runs.services import Services
 from spillway.sync.execute import sync_dataset
@@ -25,6 +25,7 @@ def copy_dataset(
     target: str,
     *,
     whole: bool = False,
+    part: Tier | None = None,
     run: str | None = None,
     delete: bool = False,
     verify: bool = False,
@@ -39,23 +40,25 @@ def copy_dataset(
     refused because of their tags.
 
     Args:
-        whole: refuse it where the target may not store every object.
+        whole: refuse it where the target may not store every object of what is asked for.
+        part: only the objects of this tier are asked for; they are recorded by the name of ``DatasetUse.record_at``.
         delete, verify, on_outcome, tell_unchanged, on_progress: as in ``sync_dataset``.
     Raises:
         ResidencyRefused: the target may store no object of it, or, with ``whole``, not every one.
         SyncIncomplete: some of its objects could not be copied.
     """
-    shipment = dataset_shipment(services, dataset, target, whole=whole, run=run)
+    shipment = dataset_shipment(services, dataset, target, whole=whole, part=part, run=run)
     with open_route(services, shipment, dry_run=dry_run) as route:
+        site = limited_to(part, route.destination.cluster)
         report = sync_dataset(
             source=route.source.datasets,
             destination=route.destination.datasets,
-            dataset=dataset.name,
+            dataset=DatasetUse(name=dataset.name, part=part).record_at(route.destination.cluster),
             prefix=dataset.prefix,
             include=dataset.include,
             exclude=dataset.exclude,
-            admit=admits(dataset, route.destination.cluster),
-            tag_rules=tag_rules(dataset, route.destination.cluster),
+            admit=admits(dataset, site),
+            tag_rules=tag_rules(dataset, site),
             delete=delete,
             verify=verify,
             dry_run=dry_run,
@@ -72,13 +75,20 @@ def copy_dataset(
 
 
 def dataset_shipment(
-    services: Services, dataset: Dataset, target: str, *, whole: bool = False, run: str | None = None
+    services: Services,
+    dataset: Dataset,
+    target: str,
+    *,
+    whole: bool = False,
+    part: Tier | None = None,
+    run: str | None = None,
 ) -> Shipment:
-    """What is to go: of the strictest tier that may, or with ``whole`` of the strictest that there is."""
+    """What is to go: of the strictest tier that may, or with ``whole`` of the strictest that is asked for."""
+    movable = movable_tier(dataset, limited_to(part, services.cluster(target)))
     return Shipment(
         kind=TransferKind.DATASET,
         name=dataset.name,
-        tier=dataset.strictest if whole else movable_tier(dataset, services.cluster(target)),
+        tier=dataset.strictest if whole and part is None else movable,
         source=dataset.home,
         destination=target,
         run=run,
@@ -117,8 +127,11 @@ def record_sync(route: OpenRoute, report: SyncReport) -> None:
 
 
 def record_kept_back(route: OpenRoute, report: SyncReport) -> None:
-    """Write the lines of what a sync left at its source: for its tier, and for tags that say core or nothing."""
-    if report.objects_withheld:
+    """Write the lines of what a sync left at its source: for its tier, and for tags that say core or nothing.
+
+    What a site may store and was not asked for there, as with a part, is no refusal.
+    """
+    if report.objects_withheld and not route.destination.cluster.may_hold(Tier.CORE):
         route.withhold(report.objects_withheld)
     if report.objects_barred:
         route.bar(report.objects_barred)

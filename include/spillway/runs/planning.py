@@ -6,11 +6,12 @@ from dataclasses import dataclass
 
 from spillway.errors import SpillwayError
 from spillway.images.reference import ImageReference
-from spillway.model import JobSpec, PlacementDecision, Snapshot, Tier
+from spillway.model import DatasetUse, JobSpec, PlacementDecision, Snapshot, Tier
 from spillway.placement.explain import explanation
 from spillway.runs.admission import decide, snapshot
 from spillway.runs.moving_datasets import copy_dataset
 from spillway.runs.moving_images import copy_image
+from spillway.runs.parts import require_parts
 from spillway.runs.routes import let_read
 from spillway.runs.services import Services
 
@@ -54,7 +55,10 @@ def verdict(services: Services, job: JobSpec, seen: Snapshot, decision: Placemen
 
 def movement(services: Services, job: JobSpec, target: str) -> str:
     """What would be moved to the site for the job; raises what the real thing would raise."""
-    return f"{plan_image(services, job.image, target, tier=job.image_made_of)}\n{_plan_dataset(services, job, target)}"
+    require_parts(services, job, target)
+    remote = services.store_site(job, target) != target
+    data = [_plan_dataset(services, use, target, remote=remote) for use in job.datasets] or ["would move no dataset"]
+    return "\n".join([plan_image(services, job.image, target, tier=job.image_made_of), *data])
 
 
 def plan_image(services: Services, image: str, target: str, *, tier: Tier) -> str:
@@ -66,14 +70,12 @@ def plan_image(services: Services, image: str, target: str, *, tier: Tier) -> st
     return f"would mirror {image} to {target} ({report.digest}): {report.bytes_copied} bytes"
 
 
-def _plan_dataset(services: Services, job: JobSpec, target: str) -> str:
-    if job.dataset is None:
-        return "would move no dataset"
-    dataset = services.dataset(job.dataset)
+def _plan_dataset(services: Services, use: DatasetUse, target: str, *, remote: bool) -> str:
+    dataset = services.dataset(use.name)
     if dataset.home == target:
-        return f"dataset {dataset.name} is at home there"
-    if services.store_site(job, target) != target:
+        return f"dataset {use} is at home there"
+    if remote:
         let_read(services, dataset, target)
         return f"dataset {dataset.name} would be read at {dataset.home}, over the link"
-    report = copy_dataset(services, dataset, target, whole=True, dry_run=True)
-    return f"would sync dataset {dataset.name}: {report.objects_copied} objects, {report.bytes_copied} bytes"
+    report = copy_dataset(services, dataset, target, whole=True, part=use.part, dry_run=True)
+    return f"would sync dataset {use}: {report.objects_copied} objects, {report.bytes_copied} bytes"

@@ -10,6 +10,7 @@ from spillway.clouds.pod import PodAccess, pull_secret, store_ca, store_secret
 from spillway.connections import ConnectionSpec
 from spillway.errors import ConfigError
 from spillway.model import Attempt, CacheRule
+from spillway.runs.parts import public_identity
 from spillway.runs.routes import let_read
 from spillway.runs.services import Services
 from spillway.runs.sites import ca_file, registry_host, store_endpoint
@@ -17,16 +18,16 @@ from spillway.stores.encrypted_cache import key_of, prefix_of
 
 
 def _pod_store(services: Services, attempt: Attempt) -> ConnectionSpec:
-    """The identity that the attempt's pod has at the stores it works with: its site's, or its dataset's for reading it
-    from other sites.
+    """The identity that the attempt's pod has at the stores it works with: its site's, or the one there for public
+    parts, where it reads one beside core data; or its dataset's for reading it from other sites.
 
     Raises:
         ResidencyRefused: they are another site's, and nobody lets its dataset be read from there, or not any more.
     """
-    cluster = attempt.candidate.cluster
+    cluster, public = attempt.candidate.cluster, public_identity(services, attempt)
     if services.store_site(attempt.job, cluster) == cluster:
-        return services.site(cluster).pod_store
-    dataset = services.dataset(attempt.job.dataset or "")
+        return services.site(cluster).pod_store if public is None else services.connect(public)
+    dataset = services.dataset(attempt.job.datasets[0].name)
     return services.connect(let_read(services, dataset, cluster, run=attempt.run))
 
 
@@ -34,11 +35,13 @@ def pod_access(services: Services, attempt: Attempt) -> PodAccess:
     """What pods reach store and registry with.
 
     Each installation has its own: another one in the same namespace may use another store. So has each dataset that is
-    read from other sites.
+    read from other sites, and so have pods that read public parts.
     """
     installation, here = services.ledger.installation(), attempt.candidate.cluster
     remote = services.store_site(attempt.job, here) != here
-    suffix = "-" + hashlib.sha256(str(attempt.job.dataset).encode()).hexdigest()[:8] if remote else ""
+    suffix = "-public" if public_identity(services, attempt) else ""
+    if remote:
+        suffix = "-" + hashlib.sha256(attempt.job.datasets[0].name.encode()).hexdigest()[:8]
     certificates = _certificates(services, attempt)
     return PodAccess(
         store_secret=f"spillway-store-{installation}{suffix}",
@@ -104,7 +107,7 @@ def _environment(services: Services, attempt: Attempt) -> dict[str, str]:
         **environment,
         **_store_environment("SPILLWAY_CACHE", site.pod_store),
         "SPILLWAY_CACHE_BUCKET": site.cluster.object_store.cache_bucket or "",
-        "SPILLWAY_CACHE_PREFIX": prefix_of(key, attempt.job.dataset or ""),
+        "SPILLWAY_CACHE_PREFIX": prefix_of(key, attempt.job.datasets[0].name),
         "SPILLWAY_CACHE_KEY": key.hex(),
         "SPILLWAY_CACHE_BYTES": str(rule.limit_bytes),
     }
@@ -117,7 +120,7 @@ def _cache(services: Services, attempt: Attempt) -> CacheRule | None:
     here = attempt.candidate.cluster
     if services.store_site(attempt.job, here) == here or services.cluster(here).object_store.cache_bucket is None:
         return None
-    return services.dataset(attempt.job.dataset or "").cache
+    return services.dataset(attempt.job.datasets[0].name).cache
 
 
 def _store_environment(name: str, store: ConnectionSpec) -> dict[str, str]:

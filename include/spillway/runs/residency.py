@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from functools import cache, partial
 
 from spillway.errors import ConfigError, DigestMismatch, InvalidImage
@@ -21,6 +22,11 @@ SAY_A_TIER = "add the line `tier: public` to it if none of its data is core, `ti
 _OWN_IMAGE = (
     "give the other job an image of its own (another tag is the same bytes), or run it where core may be stored"
 )
+
+
+def limited_to(part: Tier | None, site: Cluster) -> Cluster:
+    """The site as one that may store nothing of a dataset but that part of it; as it is where all of it is meant."""
+    return site if part is None or not site.may_hold(part) else replace(site, residency=frozenset({part}))
 
 
 def movable_tier(dataset: Dataset, site: Cluster) -> Tier:

@@ -148,7 +148,8 @@ class Services:
         Its own, where the job's data may be stored there; else the home of its dataset, over the link. So what is made
         from core data is stored where that may be, wherever it is made.
         """
-        dataset = self.configuration.datasets.get(job.dataset or "")
+        named = [self.configuration.datasets.get(use.name) for use in job.datasets]
+        dataset = next(iter(named), None)
         return cluster if dataset is None or self.cluster(cluster).may_hold(job.tier) else dataset.home
 
     def checkpoints(self, attempt: Attempt) -> ObjectStore:

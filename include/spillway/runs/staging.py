@@ -18,10 +18,11 @@ from spillway.errors import (
 )
 from spillway.images.mirror import MirrorReport
 from spillway.images.reference import ImageReference
-from spillway.model import Attempt, AttemptState, Dataset, JobSpec, ObjectInfo
+from spillway.model import Attempt, AttemptState, Dataset, DatasetUse, JobSpec, ObjectInfo
 from spillway.runs.moving_checkpoints import copy_checkpoints
 from spillway.runs.moving_datasets import copy_dataset
 from spillway.runs.moving_images import copy_image
+from spillway.runs.parts import record_part_at_home, require_parts
 from spillway.runs.predecessors import await_predecessors
 from spillway.runs.routes import let_read
 from spillway.runs.services import Say, Services
@@ -36,7 +37,7 @@ def stage(services: Services, attempt: Attempt, say: Say) -> Attempt:
     Checkpoints come last, when no earlier pod of the run can add to them any more.
     """
     digest = stage_image(services, attempt, say).digest
-    stage_dataset(services, attempt.job, attempt.candidate.cluster, say, run=attempt.run)
+    stage_datasets(services, attempt.job, attempt.candidate.cluster, say, run=attempt.run)
     await_predecessors(services, attempt, say)
     stage_checkpoints(services, attempt, say)
     return services.ledger.advance(attempt, AttemptState.STAGED, image_digest=digest)
@@ -74,12 +75,12 @@ def stage_image(services: Services, attempt: Attempt, say: Say) -> MirrorReport:
     return report
 
 
-def stage_dataset(
+def stage_datasets(
     services: Services, job: JobSpec, target: str, say: Say, *, run: str | None = None
-) -> SyncReport | None:
-    """The job's dataset, whole and verified, at the target; None where it is at home there or the job has none.
+) -> tuple[SyncReport, ...]:
+    """What the job reads, whole and verified, at the target; the reports of what was copied, or looked through.
 
-    None also where the target may not store it and its pods may read it at its home.
+    None of what is at home there, nor of what the target may not store and its pods may read at its home.
 
     Raises:
         UnknownName: no such dataset is declared.
@@ -87,9 +88,16 @@ def stage_dataset(
         ResidencyRefused: its tier may not be stored at the target, nor be read from there.
         SyncIncomplete: some of its objects could not be copied.
     """
-    if job.dataset is None:
-        return None
-    dataset = services.dataset(job.dataset)
+    require_parts(services, job, target, run=run)
+    remote = services.store_site(job, target) != target
+    reports = [_stage_dataset(services, use, target, say, run=run, remote=remote) for use in job.datasets]
+    return tuple(report for report in reports if report is not None)
+
+
+def _stage_dataset(
+    services: Services, use: DatasetUse, target: str, say: Say, *, run: str | None, remote: bool
+) -> SyncReport | None:
+    dataset = services.dataset(use.name)
 
     def first_at_home() -> ObjectInfo | None:
         return next(iter(services.site(dataset.home).datasets.list(dataset.prefix)), None)
@@ -98,30 +106,28 @@ def stage_dataset(
         if first_at_home() is None:
             fix = "upload it, or correct the prefix in datasets.yaml"
             raise Missing("dataset", dataset.name, f"{target}/{dataset.prefix}", fix=fix)
-        say(f"dataset {dataset.name} is at home at {target}")
-        return None
-    if services.store_site(job, target) != target:
+        say(f"dataset {use} is at home at {target}")
+        return None if use.part is None else record_part_at_home(services, dataset, use.part)
+    if remote:
         let_read(services, dataset, target, run=run)
         say(f"dataset {dataset.name} stays at {dataset.home}: the pod reads it there, over the link")
         return None
     try:
-        paced = Paced(lambda line: say(f"dataset {dataset.name}: {line}"), every_seconds=PROGRESS_SECONDS)
-        report = copy_dataset(services, dataset, target, whole=True, run=run, on_progress=paced)
+        paced = Paced(lambda line: say(f"dataset {use}: {line}"), every_seconds=PROGRESS_SECONDS)
+        report = copy_dataset(services, dataset, target, whole=True, part=use.part, run=run, on_progress=paced)
     except SpillwayError as problem:
-        if not (_of_source(problem, first_at_home) and _verified(services, dataset, target)):
+        if not (_of_source(problem, first_at_home) and _verified(services, dataset, use, target)):
             raise
         home = dataset.home
-        say(
-            f"dataset {dataset.name}: its home {home} cannot give it ({problem}); the verified copy at {target} is used"
-        )
+        say(f"dataset {use}: its home {home} cannot give it ({problem}); the verified copy at {target} is used")
         return None
-    say(f"dataset {dataset.name} is at {target}: {report.objects_copied} objects copied, {report.bytes_copied} bytes")
+    say(f"dataset {use} is at {target}: {report.objects_copied} objects copied, {report.bytes_copied} bytes")
     return report
 
 
-def _verified(services: Services, dataset: Dataset, site: str) -> bool:
-    """Whether the last sync of the dataset, as it is declared, left a whole copy at the site."""
-    stored = load_record(services.site(site).datasets, dataset.name)
+def _verified(services: Services, dataset: Dataset, use: DatasetUse, site: str) -> bool:
+    """Whether the last sync of the dataset, as it is declared, left a whole copy of what is read at the site."""
+    stored = load_record(services.site(site).datasets, use.record_at(services.cluster(site)))
     return stored.whole and stored.record is not None and stored.record.scope == dataset.scope
 
 

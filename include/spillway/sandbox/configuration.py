@@ -80,6 +80,7 @@ def _cluster(site: SiteSettings) -> dict[str, Any]:
             "connection": f"{site.name}_store",
             "pod_connection": f"{site.name}_store_pods",
             "public_connection": f"{site.name}_store_public",
+            "public_pod_connection": f"{site.name}_store_public_pods",
             "dataset_bucket": DATASET_BUCKET,
             "checkpoint_bucket": CHECKPOINT_BUCKET,
             "cache_bucket": CACHE_BUCKET,
@@ -139,6 +140,12 @@ def _site_connections(settings: SandboxSettings, site: SiteSettings, certificate
             "conn_type": "aws",
             "login": f"{site.name}-public",
             "password": made[f"{site.name}_public_secret"],
+            "extra": json.dumps(store),
+        },
+        f"{site.name}_store_public_pods": {
+            "conn_type": "aws",
+            "login": f"{site.name}-public-pods",
+            "password": made[f"{site.name}_public_pod_secret"],
             "extra": json.dumps(store),
         },
         f"{site.name}_store_remote": {

@@ -40,6 +40,7 @@ from spillway.sandbox.settings import (
     credentials,
     write_private,
 )
+from spillway.stores.base import OWN_PREFIX
 from spillway.stores.s3 import S3Store, open_store
 
 NODE_LOST_AFTER = timedelta(seconds=6)
@@ -111,9 +112,11 @@ def _api_server(settings: SandboxSettings, site: SiteSettings, state: Path, issu
 def store_identities(settings: SandboxSettings, site: SiteSettings) -> tuple[Identity, ...]:
     """The mover, who may do all, the pods, who read data and write checkpoints, and who reads public data only.
 
-    Also pods of the other site, which read what is below ``REMOTE_PREFIX`` and write checkpoints of ``REMOTE_JOBS``.
+    Also pods that read public parts, which write any checkpoint, and pods of the other site, which read what is below
+    ``REMOTE_PREFIX`` and write checkpoints of ``REMOTE_JOBS``.
     """
     made = credentials(settings)
+    public = (*(f"Read:{DATASET_BUCKET}/{prefix}*" for prefix in PUBLIC_PREFIXES), f"List:{DATASET_BUCKET}")
     return (
         Identity(
             name=f"{site.name}-mover",
@@ -136,7 +139,13 @@ def store_identities(settings: SandboxSettings, site: SiteSettings) -> tuple[Ide
             name=f"{site.name}-public",
             access_key=f"{site.name}-public",
             secret_key=made[f"{site.name}_public_secret"],
-            actions=(*(f"Read:{DATASET_BUCKET}/{prefix}*" for prefix in PUBLIC_PREFIXES), f"List:{DATASET_BUCKET}"),
+            actions=public,
+        ),
+        Identity(
+            name=f"{site.name}-public-pods",
+            access_key=f"{site.name}-public-pods",
+            secret_key=made[f"{site.name}_public_pod_secret"],
+            actions=(*public, f"Read:{DATASET_BUCKET}/{OWN_PREFIX}*", *_all_of(CHECKPOINT_BUCKET)),
         ),
         Identity(
             name=f"{site.name}-remote",

@@ -6,7 +6,7 @@ cluster with one pool of 8-GPU nodes; a cloud cluster beside it; a moment that n
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -21,6 +21,7 @@ from spillway.model import (
     ClusterState,
     CoolDown,
     Dataset,
+    DatasetUse,
     ImageUse,
     JobSpec,
     Link,
@@ -44,6 +45,7 @@ INSTALLATION = "5f0c7a52-4f8e-4f3a-9d0b-2d9a7c1e6b11"
 
 
 def job_spec(**fields: Any) -> JobSpec:
+    """``dataset`` is short for the name of the only one it reads."""
     return replace(
         JobSpec(
             name="digits",
@@ -54,8 +56,17 @@ def job_spec(**fields: Any) -> JobSpec:
             gpus_per_node=1,
             tier=Tier.PUBLIC,
         ),
-        **fields,
+        **job_fields(fields),
     )
+
+
+def job_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a job, ``dataset`` spelled out."""
+    if "dataset" not in fields:
+        return dict(fields)
+    name = fields["dataset"]
+    uses = () if name is None else (DatasetUse(name=name),)
+    return {key: value for key, value in fields.items() if key != "dataset"} | {"datasets": uses}
 
 
 def image_use(job: JobSpec) -> ImageUse:

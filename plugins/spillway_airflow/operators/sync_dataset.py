@@ -1,4 +1,4 @@
-"""Bring a run's dataset to the site that was chosen for it."""
+"""Bring what a run reads to the site that was chosen for it."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any
 from airflow.sdk import BaseOperator, Context
 
 from spillway.runs.holding import holding
-from spillway.runs.staging import stage_dataset
+from spillway.runs.staging import stage_datasets
 from spillway.sync.report import summary
 from spillway_airflow.failures import typed_failures
 from spillway_airflow.hooks import worker_services
 
 
 class SyncDatasetOperator(BaseOperator):
-    """Copy what is new or changed to the store of the run's open attempt; gives the counts of the report."""
+    """Copy what is new or changed to the store of the run's open attempt; gives the counts of each report."""
 
     template_fields: Sequence[str] = ("training_run",)
 
@@ -23,13 +23,13 @@ class SyncDatasetOperator(BaseOperator):
         super().__init__(**kwargs)
         self.training_run = training_run
 
-    def execute(self, context: Context) -> dict[str, Any] | None:
+    def execute(self, context: Context) -> list[dict[str, Any]]:
         with typed_failures():
             services = worker_services()
             attempt = services.ledger.open_attempt(self.training_run)
-            if attempt is None or attempt.job.dataset is None:
-                return None
+            if attempt is None:
+                return []
             target = attempt.candidate.cluster
             with holding(services, attempt):
-                report = stage_dataset(services, attempt.job, target, self.log.info, run=attempt.run)
-            return {"cluster": target, **summary(report)} if report else None
+                reports = stage_datasets(services, attempt.job, target, self.log.info, run=attempt.run)
+            return [{"cluster": target, **summary(report)} for report in reports]
