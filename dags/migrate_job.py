@@ -4,7 +4,8 @@ Holds the target, brings image, data and checkpoints there while the run trains 
 The run's own `train` task carries it to the target; this DAG orders and watches until the first step there was seen.
 
 * **Run** is the name that `runs list` and the XCom of `place` show.
-* **Target** is `CLUSTER`, `CLUSTER/POOL`, `CLUSTER/POOL/BILLING`, or `best` for the best other place.
+* **Target** is `CLUSTER`, `CLUSTER/POOL`, `CLUSTER/POOL/BILLING`, `best` for the best other place, or
+  `not-spot` for the best one that is not spot.
 * **Wait for checkpoint** lets the run commit once more first, where its last checkpoint does not fit its pod's grace.
 * **Dry run** shows the estimate and the advice, and changes nothing.
 * A target that refuses or fails leaves the run where it is. Clearing goes on with the same order.
@@ -33,7 +34,7 @@ log = logging.getLogger(__name__)
     default_args={"owner": "ml-platform", "retries": 3, "retry_delay": timedelta(seconds=30)},
     params={
         "run": Param(type="string", title="Run", description="Its name, as `runs list` shows it.", minLength=1),
-        "target": Param("best", type="string", title="Target", description="A place, or best.", minLength=1),
+        "target": Param("best", type="string", title="Target", description="A place, best or not-spot.", minLength=1),
         "reason": Param("ordered from the form", type="string", title="Reason", description="Kept in the ledger."),
         "wait_for_checkpoint": Param(
             0, type="integer", title="Wait for checkpoint", description="Minutes at most; 0 drains at once.", minimum=0

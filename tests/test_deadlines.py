@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spillway.deadlines import Pace, pace
-from spillway.model import Schedule
+from spillway.deadlines import Pace, as_measured, pace, time_to_move
+from spillway.model import MoveEstimate, Schedule
 from spillway.testing.builders import NOW
-from spillway.testing.spot_market import RESTART_STEPS, always_on_demand, cheapest, cost_of, gap_ratio, half_way
+from spillway.testing.spot_market import (
+    RESTART_STEPS,
+    always_on_demand,
+    cheapest,
+    cost_of,
+    gap_ratio,
+    half_way,
+    steps_of_product,
+)
 
 HOUR = timedelta(hours=1)
 
@@ -57,6 +66,43 @@ def test_no_deadline_is_missed_that_on_demand_from_the_beginning_meets(work: int
     window = spot[: work + slack]
     if cost_of(always_on_demand, work, window) is not None:
         assert cost_of(half_way, work, window) is not None
+
+
+@given(
+    work=st.integers(1, 40),
+    slack=st.integers(0, 60),
+    commit_every=st.integers(1, 40),
+    bring=st.integers(0, 10),
+    spot=st.lists(st.booleans(), min_size=120, max_size=120),
+)
+@settings(max_examples=300)
+def test_a_job_that_is_watched_on_spot_leaves_it_once_and_in_time_whatever_is_lost_when(
+    work: int, slack: int, commit_every: int, bring: int, spot: list[bool]
+) -> None:
+    window = spot[: bring + RESTART_STEPS + work + slack]
+    done_at, moves = steps_of_product(work, window, commit_every=commit_every, bring=bring)
+    assert done_at is not None, "on-demand from the beginning meets the deadline"
+    assert moves <= 1
+
+
+def test_a_job_that_was_moved_for_its_deadline_stays_late() -> None:
+    moved = replace(schedule(work=10, done=9, within=20), moved=True)
+    assert pace(moved, NOW) is Pace.LATE
+    assert pace(replace(moved, moved=False), NOW) is Pace.AHEAD
+
+
+def test_a_move_takes_all_but_lost_steps_and_a_restart_for_each_term_that_nobody_knows() -> None:
+    expected = MoveEstimate(
+        beforehand={"image": None, "dataset": 2 * HOUR, "checkpoints": timedelta()},
+        pause={"flush": HOUR / 4, "last_checkpoint": None, "restart": HOUR / 4, "lost_steps": 9 * HOUR},
+    )
+    assert time_to_move(expected, HOUR) == 4.5 * HOUR
+
+
+def test_what_is_left_is_the_longer_of_what_was_said_and_what_is_measured() -> None:
+    said = schedule(work=10, done=4, within=20)
+    assert as_measured(said, None) == as_measured(said, HOUR) == said
+    assert as_measured(said, 8 * HOUR).work_left == 8 * HOUR
 
 
 @given(

@@ -7,10 +7,11 @@ half-way between the two: it buys less early, and less in panic at the end.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from spillway.model import Schedule
+from spillway.model import MoveEstimate, Schedule
 
 RESTART = timedelta(minutes=10)
 """What a start costs before the job trains again, where nobody has measured it."""
@@ -24,19 +25,47 @@ class Pace(StrEnum):
     LATE = "late for"
 
 
-def pace(schedule: Schedule, now: datetime, *, on_demand: bool = False) -> Pace:
-    """How the job stands.
+ORDERED_BY = "deadline"
+"""What the origin of a move says as ``ordered_by`` that a deadline asked for."""
+
+
+def pace(schedule: Schedule, now: datetime, *, on_demand: bool = False, move: timedelta = timedelta()) -> Pace:
+    """How the job stands. One that was moved off spot for its deadline stays late: it never goes to and fro.
 
     Two restarts are kept in hand: one for the spot that is lost at the last moment, one for the start after it.
 
     Args:
         on_demand: whether it trains on-demand now; it stops only when it is two restarts ahead.
+        move: what comes before the start on-demand: bringing there what the job needs, or leaving the place it has.
     """
-    in_hand = 2 * schedule.restart
-    if schedule.deadline - now <= schedule.work_left + in_hand:
+    restarts = 2 * schedule.restart
+    in_hand = restarts + move
+    if spare(schedule, now, move) <= timedelta():
         return Pace.LATE
     whole = schedule.deadline - schedule.began_at
-    elapsed = now - schedule.began_at + (in_hand if on_demand else timedelta())
+    elapsed = now - schedule.began_at + (restarts if on_demand else timedelta())
     uniform = schedule.work * (elapsed / whole)
     at_the_last_moment = schedule.work + in_hand - (whole - elapsed)
     return Pace.BEHIND if schedule.done < (uniform + at_the_last_moment) / 2 else Pace.AHEAD
+
+
+def spare(schedule: Schedule, now: datetime, move: timedelta) -> timedelta:
+    """How long a job may still stay on spot and commit nothing; below 0 it is late. ``move`` as for ``pace``."""
+    return timedelta() if schedule.moved else schedule.deadline - now - schedule.work_left - 2 * schedule.restart - move
+
+
+def as_measured(schedule: Schedule, left: timedelta | None) -> Schedule:
+    """The schedule of a job whose steps that are not committed take so long at the pace of its last ones.
+
+    Where its user has said that it takes longer than that, this counts.
+    """
+    return schedule if left is None else replace(schedule, work=schedule.done + max(schedule.work_left, left))
+
+
+def time_to_move(expected: MoveEstimate, restart: timedelta) -> timedelta:
+    """From the order of a move to the first step at its target; a term that nobody knows counts as a restart.
+
+    Lost steps are left out: to a schedule only what is committed is done.
+    """
+    terms = {**expected.beforehand, **expected.pause}
+    return sum((restart if term is None else term for name, term in terms.items() if name != "lost_steps"), timedelta())

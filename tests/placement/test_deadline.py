@@ -10,7 +10,9 @@ import pytest
 
 from spillway.model import (
     Billing,
+    Candidate,
     CloudAccess,
+    DatasetFacts,
     Destination,
     JobSpec,
     PlacementPolicy,
@@ -18,6 +20,7 @@ from spillway.model import (
     Schedule,
     Snapshot,
 )
+from spillway.placement.explain import explanation
 from spillway.placement.policy import place
 from spillway.testing.builders import (
     NOW,
@@ -26,6 +29,7 @@ from spillway.testing.builders import (
     cluster_state,
     job_spec,
     nodes_of,
+    onprem_cluster,
     placement_policy,
     pod,
     snapshot,
@@ -128,3 +132,35 @@ def test_an_early_job_is_moved_to_on_demand_where_a_person_names_it(where: Desti
 def test_an_early_job_that_is_moved_to_the_best_place_waits_for_spot() -> None:
     seen = replace(after(EARLY, spot_full=True), destination=Destination())
     assert "deadline" in rules(job_spec(spot_ok=True), seen)
+
+
+@pytest.mark.parametrize(
+    ("size_gib", "bought"),
+    [(1, False), (30_000, True), (None, False)],
+    ids=["small", "seven hours over the line", "of a size that nobody knows"],
+)
+def test_a_job_waits_for_spot_no_longer_than_bringing_its_data_to_on_demand_leaves_time_for(
+    size_gib: int | None, bought: bool
+) -> None:
+    """Without data it would wait for three hours more."""
+    size = None if size_gib is None else size_gib << 30
+    seen = replace(
+        after(10 * HOUR, spot_full=True),
+        datasets={"digits": DatasetFacts(home="onprem", size_bytes=size)},
+        unreachable={"onprem": "connection refused"},
+        unreachable_clusters=(onprem_cluster(pools=()),),
+    )
+    decision = place(job_spec(spot_ok=True, dataset="digits"), seen, placement_policy())
+    assert (decision.chosen is not None) is bought
+    told = explanation(job_spec(dataset="digits"), seen, placement_policy(), decision)
+    stands = "late for" if bought else "ahead of"
+    assert f"deadline: 2026-01-05T22:00:00+00:00, 5:00:00 of 5:00:00 left to train: {stands} it" in told
+
+
+@pytest.mark.parametrize("elapsed", [EARLY, BEHIND, LATE], ids=str)
+def test_a_job_that_is_ordered_off_spot_takes_what_nobody_reclaims_however_early_it_is(elapsed: timedelta) -> None:
+    off_spot = Destination(spot=False, leaving=Candidate(cluster="cloud", pool="spot", billing=Billing.SPOT))
+    assert str(off_spot) == "not-spot"
+    decision = place(job_spec(spot_ok=True), replace(after(elapsed), destination=off_spot), placement_policy())
+    assert decision.chosen is not None
+    assert decision.chosen.pool == "fast"

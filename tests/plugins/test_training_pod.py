@@ -11,16 +11,28 @@ import pytest
 from airflow.sdk.exceptions import AirflowFailException, TaskDeferred
 
 from spillway.codec import decode, encode
+from spillway.deadlines import ORDERED_BY
 from spillway.ledger import Ledger
-from spillway.model import Attempt, Outcome, VerdictKind
+from spillway.model import (
+    Attempt,
+    AttemptState,
+    Billing,
+    Candidate,
+    Destination,
+    MoveEstimate,
+    MoveState,
+    Outcome,
+    VerdictKind,
+)
 from spillway.runs.settling import Ended
 from spillway.testing.builders import job_spec
 from spillway.testing.installed import Installed
-from spillway.testing.ledger_values import counting, reserve
+from spillway.testing.ledger_values import LEASE, POLICY, SNAPSHOT, counting, reserve
 from spillway.testing.task_state import TaskState
+from spillway.testing.watched import Log, launched
 from spillway_airflow.asking import Asking
 from spillway_airflow.operators.training_pod import ASKED, TrainingPodOperator
-from spillway_airflow.triggers.pod import TASK_ENDED
+from spillway_airflow.triggers.pod import TASK_ENDED, PodTrigger
 
 RUN = "digits-0123456789-1"
 JOB = job_spec()
@@ -97,3 +109,35 @@ def asked_after_going_on(call: Callable[[TrainingPodOperator, Any], Any]) -> int
     with pytest.raises(TaskDeferred):
         call(TrainingPodOperator(task_id="train", training_run=RUN, retries=2), airflow)
     return decode(Asking, airflow["task_state_store"][ASKED]).asked_after
+
+
+def test_a_task_that_is_woken_for_a_move_goes_on_watching_where_it_is_when_the_target_is_not_ready(
+    installed: Installed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log, ledger = Log(), installed.ledger
+    monkeypatch.setattr(TrainingPodOperator, "log", log)
+    attempt = ledger.advance(launched(installed), AttemptState.RUNNING)
+    target = Candidate(cluster="cloud", pool="gpu", billing=Billing.ON_DEMAND)
+    ledger.order_move(
+        attempt,
+        destination=Destination(spot=False, leaving=attempt.candidate),
+        reason="its deadline is near",
+        origin={"ordered_by": ORDERED_BY},
+        estimate=MoveEstimate(beforehand={}, pause={}),
+        now=datetime.now(UTC),
+        lease=LEASE,
+        snapshot=SNAPSHOT,
+        policy=POLICY,
+        decide=counting(attempt.job, capacity=8, place=target),
+    )
+
+    with pytest.raises(TaskDeferred) as deferred:
+        TrainingPodOperator(task_id="train", training_run=RUN).resume(
+            context(None, max_tries=2), {"run": RUN, "move": 1}
+        )
+
+    assert isinstance(deferred.value.trigger, PodTrigger)
+    assert ledger.move(RUN, 1).state is MoveState.FAILED
+    assert log.said("cloud/gpu/on-demand: its deadline is near")
+    assert log.said("is not carried out: ")
+    assert ledger.open_attempt(RUN) == attempt

@@ -17,8 +17,10 @@ from airflow.triggers.base import BaseTrigger
 from spillway.codec import decode, encode
 from spillway.errors import Unreachable
 from spillway.model import JobSpec, VerdictKind
-from spillway.runs.watching import Ended
-from spillway.testing.builders import job_spec
+from spillway.runs.watching import Ended, Look
+from spillway.testing.builders import job_spec, move
+from spillway.testing.installed import Installed
+from spillway.testing.watched import Running, launched
 from spillway_airflow.triggers import pod
 from spillway_airflow.triggers.capacity import CapacityTrigger
 from spillway_airflow.triggers.pod import KILL_PATIENCE, PodTrigger
@@ -76,6 +78,19 @@ def test_how_a_pod_ended_travels_in_an_event() -> None:
 
     assert decode(Ended, event["ended"]) == ended
     assert set(event["ended"]) == {field.name for field in fields(Ended)}
+
+
+def test_a_watch_that_finds_its_run_ordered_away_by_its_deadline_wakes_a_worker(
+    installed: Installed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    attempt = launched(installed)
+    looks = iter([Look(summary="it trains"), Look(summary="it trains", move=move(run=attempt.run, number=3))])
+    monkeypatch.setattr(pod.Watch, "poll", lambda watch: next(looks))
+
+    async def event() -> Any:
+        return await Running(PodTrigger(run=attempt.run, number=1, poll_seconds=0.0)).event()
+
+    assert json.loads(json.dumps(asyncio.run(event()))) == {"run": attempt.run, "move": 3}
 
 
 def test_a_pod_is_given_up_before_airflow_gives_up_its_trigger() -> None:

@@ -53,7 +53,7 @@ def told(
 @pytest.mark.parametrize(
     ("where", "answer"),
     [
-        ("clowd", "unknown cluster 'clowd'; known: best, cloud, onprem. Did you mean 'cloud'?"),
+        ("clowd", "unknown cluster 'clowd'; known: best, cloud, not-spot, onprem. Did you mean 'cloud'?"),
         ("cloud/cpu", "unknown pool 'cloud/cpu'; known: cloud/gpu. Did you mean 'cloud/gpu'?"),
         (
             "cloud/gpu/owned",
@@ -76,7 +76,7 @@ def test_a_place_that_is_no_place_is_refused_with_the_form_of_one(
 ) -> None:
     run = open_run(make_job())
     in_state(run, AttemptState.RUNNING)
-    expected = "expected CLUSTER, CLUSTER/POOL, CLUSTER/POOL/BILLING or 'best'"
+    expected = "expected CLUSTER, CLUSTER/POOL, CLUSTER/POOL/BILLING, 'best' or 'not-spot'"
     assert told(run, where) == f"run '{run.run}' is not moved: its target is '{where}', {expected}"
 
 

@@ -47,10 +47,20 @@ class Progress:
     @property
     def left(self) -> timedelta | None:
         """How long the steps that are left take, at the pace of the last ones; None where that is not known."""
+        return self._lasting(self.total_steps - self.step)
+
+    @property
+    def uncommitted(self) -> timedelta | None:
+        """The same for all steps that would be left if the pod were lost now: those after the newest committed one."""
+        return self._lasting(
+            self.total_steps - (self.first_step - 1 if self.durable_step is None else self.durable_step)
+        )
+
+    def _lasting(self, steps: int) -> timedelta | None:
         if self.step_seconds is None or self.step > self.total_steps:
             return None
         try:
-            return timedelta(seconds=self.step_seconds * (self.total_steps - self.step))
+            return timedelta(seconds=self.step_seconds * max(0, steps))
         except OverflowError:
             return None
 

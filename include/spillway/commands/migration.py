@@ -10,7 +10,7 @@ from spillway.commands.console import Console
 from spillway.commands.installation import Installation, run_record
 from spillway.commands.parsing import Subcommands, command, dry_run, seconds
 from spillway.runs.migrating import migrate
-from spillway.runs.move_plan import BEST, move_plan
+from spillway.runs.move_plan import BEST, NOT_SPOT, move_plan
 
 
 def register(runs: Subcommands) -> None:
@@ -23,7 +23,8 @@ def register(runs: Subcommands) -> None:
         metavar="TARGET",
         nargs="?",
         default=BEST,
-        help=f"CLUSTER, CLUSTER/POOL or CLUSTER/POOL/BILLING (default: {BEST}, the best other place)",
+        help=f"CLUSTER, CLUSTER/POOL or CLUSTER/POOL/BILLING, {NOT_SPOT} for the best other place that is not spot "
+        f"(default: {BEST}, the best other place)",
     )
     parser.add_argument("--reason", default="ordered from the command line", help="kept in the ledger")
     parser.add_argument(

@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlalchemy import Connection, RowMapping, Select, insert, select, update
 
-from spillway.deadlines import RESTART
+from spillway.deadlines import ORDERED_BY, RESTART
 from spillway.ledger.schema import attempts, moves, runs
 from spillway.model import Attempt, AttemptState, Candidate, JobSpec, MoveState, Reservation, Schedule
 
@@ -120,16 +120,17 @@ def promise(attempt: str, job: JobSpec, place: Candidate, since: datetime | None
     )
 
 
-def fetch_schedule(connection: Connection, run: str, job: JobSpec) -> Schedule | None:
+def fetch_schedule(connection: Connection, run: str, job: JobSpec, now: datetime) -> Schedule | None:
     """By when the run has to be done and how far it is, None where its job does not say both."""
     if job.finish_within is None or job.longest is None:
         return None
     asked_at: datetime | None = connection.execute(select(runs.c.created_at).where(runs.c.run == run)).scalar()
     if asked_at is None:
         return None
-    ended = fetch_attempts(connection, select_attempts().where(attempts.c.run == run))
-    done = sum((_kept(attempt) for attempt in ended), timedelta())
-    return first_schedule(job, asked_at, done=done)
+    known = fetch_attempts(connection, select_attempts().where(attempts.c.run == run))
+    done = sum((_kept(attempt, now) for attempt in known), timedelta()) // timedelta(seconds=1) * timedelta(seconds=1)
+    schedule = first_schedule(job, asked_at, done=done)
+    return None if schedule is None else dataclasses.replace(schedule, moved=_left_spot(connection, run))
 
 
 def first_schedule(job: JobSpec, asked_at: datetime, *, done: timedelta = timedelta()) -> Schedule | None:
@@ -141,10 +142,16 @@ def first_schedule(job: JobSpec, asked_at: datetime, *, done: timedelta = timede
     )
 
 
-def _kept(attempt: Attempt) -> timedelta:
-    """How long the attempt trained for what it committed: its part of the steps that it did."""
+def _left_spot(connection: Connection, run: str) -> bool:
+    """Whether the run's pod was asked to end for a move that a deadline ordered, whatever became of that."""
+    left = select(moves.c.origin).where(moves.c.run == run, moves.c.draining_at.is_not(None))
+    return any(origin.get("ordered_by") == ORDERED_BY for origin in connection.execute(left).scalars())
+
+
+def _kept(attempt: Attempt, now: datetime) -> timedelta:
+    """How long the attempt has trained for what it committed: its part of the steps that it did."""
     first, last, committed = attempt.first_step, attempt.last_step, attempt.committed_step
-    began, ended = attempt.started_at, attempt.ended_at
-    if first is None or last is None or committed is None or began is None or ended is None or last < first:
+    began, ended = attempt.started_at, attempt.ended_at or now
+    if first is None or last is None or committed is None or began is None or last < first:
         return timedelta()
-    return (ended - began) * (min(1.0, max(0, committed - first + 1) / (last - first + 1)))
+    return max(timedelta(), ended - began) * (min(1.0, max(0, committed - first + 1) / (last - first + 1)))

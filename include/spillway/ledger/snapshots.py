@@ -18,7 +18,7 @@ from spillway.ledger.rows import (
     fetch_schedule,
     first_schedule,
 )
-from spillway.model import JobSpec, PlacementPolicy, Snapshot
+from spillway.model import JobSpec, PlacementPolicy, Schedule, Snapshot
 
 
 class SnapshotStore:
@@ -33,6 +33,13 @@ class SnapshotStore:
         """The snapshot that ``reserve``, or with a destination ``order_move``, would decide from now."""
         with self.database.reading() as connection:
             return complete(connection, run, job, snapshot, policy, now)
+
+    def schedule(self, run: str, job: JobSpec, now: datetime) -> Schedule | None:
+        """By when the run has to be done and how far it is, None where its job does not say both."""
+        if job.finish_within is None:
+            return None
+        with self.database.reading() as connection:
+            return fetch_schedule(connection, run, job, now)
 
 
 def complete(
@@ -58,5 +65,5 @@ def complete(
         budgets=read_budgets(connection, job, policy, snapshot, now, leaving=run),
         requester=snapshot.requester if run is None else fetch_requester(connection, run),
         queue=() if snapshot.destination is not None else read_queue(connection, run, job, now),
-        schedule=first_schedule(job, now) if run is None else fetch_schedule(connection, run, job),
+        schedule=first_schedule(job, now) if run is None else fetch_schedule(connection, run, job, now),
     )

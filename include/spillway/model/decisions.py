@@ -19,20 +19,27 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Destination:
-    """Where somebody wants a run to go; what is None is left to the policy. ``leaving`` is where it is now."""
+    """Where somebody wants a run to go; what is None is left to the policy. ``leaving`` is where it is now.
+
+    ``spot``: whether a place will do that may be taken away.
+    """
 
     cluster: str | None = None
     pool: str | None = None
     billing: Billing | None = None
     leaving: Candidate | None = None
+    spot: bool = True
 
     def allows(self, candidate: Candidate) -> bool:
         wanted = ((self.cluster, candidate.cluster), (self.pool, candidate.pool), (self.billing, candidate.billing))
-        return candidate != self.leaving and all(want in {None, has} for want, has in wanted)
+        if candidate == self.leaving or (candidate.billing is Billing.SPOT and not self.spot):
+            return False
+        return all(want in {None, has} for want, has in wanted)
 
     def __str__(self) -> str:
-        """``cluster/pool/billing`` as far as it is said, ``best`` where nothing is."""
-        return "/".join(part for part in (self.cluster, self.pool, self.billing) if part) or "best"
+        """``cluster/pool/billing`` as far as it is said; where nothing is, ``best``, or ``not-spot``."""
+        said = "/".join(part for part in (self.cluster, self.pool, self.billing) if part)
+        return said or ("best" if self.spot else "not-spot")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

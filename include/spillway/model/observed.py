@@ -146,7 +146,7 @@ class Schedule:
     """What a job has to do and by when.
 
     ``work`` is how long it trains in all, ``done`` what of that is committed, ``restart`` what each start costs before
-    it trains again.
+    it trains again. ``moved``: it was taken off spot for its deadline.
     """
 
     began_at: datetime
@@ -154,6 +154,7 @@ class Schedule:
     work: timedelta
     done: timedelta
     restart: timedelta
+    moved: bool = False
 
     @property
     def work_left(self) -> timedelta:

@@ -16,8 +16,11 @@ from spillway.model import (
     PlacementDecision,
     PlacementPolicy,
     PlacementVerdict,
+    Schedule,
     Snapshot,
 )
+from spillway.placement.context import index
+from spillway.placement.deadline import stand
 from spillway.placement.scorers import SCORERS
 
 
@@ -74,6 +77,7 @@ def inputs(job: JobSpec, seen: Snapshot, policy: PlacementPolicy) -> dict[str, s
     return {
         "weights": ", ".join(f"{term} {policy.weights.get(term, 0)}" for term in SCORERS),
         "prices": _ages(seen, policy),
+        **({} if seen.schedule is None else {"deadline": _schedule(job, seen, seen.schedule, policy)}),
         "data": "; ".join(_data(use, seen) for use in job.datasets) or "none",
         "measured lines": ", ".join(rates) or "none, so as they are declared",
     }
@@ -82,6 +86,13 @@ def inputs(job: JobSpec, seen: Snapshot, policy: PlacementPolicy) -> dict[str, s
 def explanation(job: JobSpec, seen: Snapshot, policy: PlacementPolicy, decision: PlacementDecision) -> str:
     """The table of the decision, and under it what it was worked out from."""
     return "\n".join([table(decision), *(f"{what}: {said}" for what, said in inputs(job, seen, policy).items())])
+
+
+def _schedule(job: JobSpec, seen: Snapshot, schedule: Schedule, policy: PlacementPolicy) -> str:
+    """By when the job has to be done, what is left of it, and how that stands."""
+    left, stands = f"{schedule.work_left} of {schedule.work} left to train", stand(job, index(seen, policy))
+    moved = ", as it was moved off spot for it" if schedule.moved else ""
+    return f"{_moment(schedule.deadline)}, {left}: {stands} it{moved}"
 
 
 def _ages(seen: Snapshot, policy: PlacementPolicy) -> str:

@@ -32,7 +32,7 @@ def qos(job: JobSpec, candidate: Candidate, context: Context) -> float:
     if context.cluster(candidate).kind is SiteKind.ONPREM:
         return 1.0
     spot = candidate.billing is Billing.SPOT
-    stands = stand(context)
+    stands = stand(job, context)
     if stands is Pace.LATE:
         return 0.0 if spot else 0.5
     if stands is None and context.policy.second_choice[job.priority] is SecondChoice.HIGH_PERFORMANCE:

@@ -6,6 +6,7 @@ import time
 
 from spillway.errors import TrainingFailed
 from spillway.model import Attempt, JobSpec, Outcome
+from spillway.runs.deadline import leave
 from spillway.runs.engine import Finished, Waiting, advance, conclude, settled_attempts
 from spillway.runs.explaining import newest, told
 from spillway.runs.services import Say, Services
@@ -51,6 +52,9 @@ def _watch(services: Services, attempt: Attempt, say: Say, poll_seconds: float) 
         if look.summary != said:
             said = look.summary
             say(f"attempt {attempt.number}: {said}")
+        if look.move is not None:
+            leave(services, look.move, say)
+            continue
         if look.ended is not None:
             conclude(services, attempt.run, attempt.number, look.ended, say)
             return

@@ -35,6 +35,8 @@ from spillway.runs.services import Services
 from spillway.runs.stopping import grace_of
 
 BEST = "best"
+NOT_SPOT = "not-spot"
+"""The best other place that nobody takes away: where a deadline moves a run."""
 
 T = TypeVar("T")
 
@@ -82,7 +84,8 @@ def move_plan(services: Services, run: str, where: str) -> MovePlan:
     """What ordering the run to ``where`` comes to; nothing is held or moved.
 
     Args:
-        where: ``cluster``, ``cluster/pool``, ``cluster/pool/billing``, or ``best`` for the best other place.
+        where: ``cluster``, ``cluster/pool``, ``cluster/pool/billing``, or ``best`` for the best other place,
+            ``not-spot`` for the best one that is not spot.
     Raises:
         UnknownName: no such run, cluster, pool or billing.
         MoveRefused: the run does not train now, it is there already, or the target cannot hold it, or not now.
@@ -107,15 +110,15 @@ def move_plan(services: Services, run: str, where: str) -> MovePlan:
 
 def destination(services: Services, where: str, run: str) -> Destination:
     """The destination that the text names, each of its parts declared."""
-    if where == BEST:
-        return Destination()
+    if where in {BEST, NOT_SPOT}:
+        return Destination(spot=where == BEST)
     parts = where.split("/")
     if not 1 <= len(parts) <= 3 or not all(parts):
-        problem = f"its target is '{where}', expected CLUSTER, CLUSTER/POOL, CLUSTER/POOL/BILLING or '{BEST}'"
-        raise MoveRefused(run, problem)
+        expected = f"CLUSTER, CLUSTER/POOL, CLUSTER/POOL/BILLING, '{BEST}' or '{NOT_SPOT}'"
+        raise MoveRefused(run, f"its target is '{where}', expected {expected}")
     clusters = services.configuration.clusters
     if parts[0] not in clusters:
-        raise UnknownName("cluster", parts[0], [*clusters, BEST])
+        raise UnknownName("cluster", parts[0], [*clusters, BEST, NOT_SPOT])
     if len(parts) == 1:
         return Destination(cluster=parts[0])
     pools = {pool.name: pool for pool in clusters[parts[0]].pools}

@@ -19,8 +19,9 @@ from spillway.clouds.base import ClusterClient
 from spillway.errors import SpillwayError, Unreachable
 from spillway.handover import OVER, may_hand_over, stuck
 from spillway.losses import PodVerdict, judge
-from spillway.model import Attempt, AttemptState, MoveState, PodPhase, PodState, VerdictKind
+from spillway.model import Attempt, AttemptState, Move, MoveState, PodPhase, PodState, VerdictKind
 from spillway.placement.explain import name
+from spillway.runs.deadline import DeadlineWatch, Standing
 from spillway.runs.hearing import Hearing
 from spillway.runs.log_tail import last_lines
 from spillway.runs.services import Services
@@ -45,7 +46,7 @@ class Look:
     """What one poll saw. ``ended`` is None while the attempt goes on; ``pause`` is what the API asked for.
 
     ``unanswered``: an endpoint refused or was silent, so what is known of it may be out of date. ``alert``: what a
-    person is to look at now.
+    person is to look at now. ``move``: one that is to be carried out now, by ``deadline.leave``.
     """
 
     summary: str
@@ -54,6 +55,7 @@ class Look:
     pause: timedelta | None = None
     unanswered: bool = False
     alert: str | None = None
+    move: Move | None = None
 
 
 def steady_clock() -> Callable[[], datetime]:
@@ -81,6 +83,7 @@ class Watch:
     _ending_since: datetime | None = None
     _looked_after_at: datetime | None = None
     _hearing: Hearing = field(default_factory=Hearing)
+    _deadline: DeadlineWatch = field(default_factory=DeadlineWatch)
     _shown: tuple[str, ...] = ()
 
     def poll(self) -> Look:
@@ -109,11 +112,22 @@ class Watch:
         if self._verdict is None and seen.kind is not VerdictKind.SUCCEEDED:
             self._verdict = noted_ending(self.attempt) or (self._to_end(stall, now) if seen.watch_on else None)
         if self._verdict is None and seen.watch_on:
-            alert = stall.reason if stall else None
-            told = (seen.reason, str(self._hearing.progress or ""), alert)
-            return Look(summary="; ".join(filter(None, told)), log_lines=lines or (), alert=alert)
+            alert, standing = stall.reason if stall else None, self._standing(now)
+            told = (seen.reason, str(self._hearing.progress or ""), standing.told if standing else None, alert)
+            return Look(
+                summary="; ".join(filter(None, told)),
+                log_lines=lines or (),
+                alert=alert,
+                move=standing.move if standing else None,
+            )
         self._verdict = self._verdict or seen
         return self._drain(self._verdict, pod, now, lines or ())
+
+    def _standing(self, now: datetime) -> Standing | None:
+        """How an attempt that trains stands with its deadline."""
+        if self.attempt.state is not AttemptState.RUNNING:
+            return None
+        return self._deadline.look(self.services, self.attempt, self._hearing.progress, now)
 
     def _to_end(self, stall: Stall | None, now: datetime) -> PodVerdict | None:
         """Why an attempt whose pod goes on is to end, or None."""

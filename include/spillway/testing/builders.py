@@ -25,6 +25,9 @@ from spillway.model import (
     ImageUse,
     JobSpec,
     Link,
+    Move,
+    MoveEstimate,
+    MoveState,
     NodePool,
     NodeState,
     PlacementPolicy,
@@ -150,6 +153,25 @@ def placement_policy(**fields: Any) -> PlacementPolicy:
 
 def candidate(**fields: Any) -> Candidate:
     return replace(Candidate(cluster="onprem", pool="a100", billing=Billing.OWNED), **fields)
+
+
+def move(**fields: Any) -> Move:
+    """One that was just ordered, of a run's first attempt from the on-premises pool to the cloud."""
+    return replace(
+        Move(
+            run="r",
+            number=1,
+            attempt=1,
+            target=Candidate(cluster="cloud", pool="h100", billing=Billing.ON_DEMAND),
+            state=MoveState.ORDERED,
+            reason="maintenance",
+            origin={"run_id": "a"},
+            estimate=MoveEstimate(beforehand={}, pause={}),
+            ordered_at=NOW,
+            lease_expires_at=NOW + timedelta(minutes=10),
+        ),
+        **fields,
+    )
 
 
 def reservation(**fields: Any) -> Reservation:

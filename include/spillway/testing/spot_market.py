@@ -9,12 +9,13 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 
 import numpy as np
 
-from spillway.deadlines import Pace, pace
+from spillway.deadlines import Pace, pace, spare
 from spillway.model import Schedule
 
 STEP = timedelta(minutes=6)
@@ -78,6 +79,42 @@ def cost_of(policy: Policy, work: int, spot: Sequence[bool]) -> float | None:
         elif mode is not Mode.IDLE:
             done += 1
     return cost * (STEP / timedelta(hours=1)) if done >= work else None
+
+
+def steps_of_product(work: int, spot: Sequence[bool], *, commit_every: int, bring: int) -> tuple[int | None, int]:
+    """After how many steps the job is done that is placed and watched as the product does it, and how often it moved.
+
+    On spot it keeps what it has committed, every so many steps; it is asked to end only for a move, which it commits
+    for. None where it misses the deadline.
+
+    Args:
+        bring: steps that bringing the job's data to on-demand takes, once.
+    """
+    mode, done, committed, starting, moves = Mode.IDLE, 0, 0, 0, 0
+    leaving = False
+    for step, there in enumerate(spot):
+        if done >= work:
+            return step, moves
+        if mode is Mode.SPOT and not there:
+            mode, done, leaving = Mode.IDLE, committed, False
+        schedule, now = replace(schedule_at(work, committed, len(spot)), moved=moves > 0), BEGAN + step * STEP
+        if mode is Mode.IDLE:
+            stands = pace(schedule, now, move=bring * STEP)
+            if stands is Pace.LATE or (stands is Pace.BEHIND and not there):
+                mode, starting, bring = Mode.ON_DEMAND, bring + RESTART_STEPS, 0
+            elif there:
+                mode, starting = Mode.SPOT, RESTART_STEPS
+        elif mode is Mode.SPOT and leaving and not bring:
+            mode, starting, committed, moves, leaving = Mode.ON_DEMAND, RESTART_STEPS, done, moves + 1, False
+        elif mode is Mode.SPOT:
+            leaving = leaving or spare(schedule, now, (bring + RESTART_STEPS) * STEP) <= timedelta()
+            bring -= leaving and bring > 0
+        if mode is not Mode.IDLE and starting:
+            starting -= 1
+        elif mode is not Mode.IDLE:
+            done += 1
+            committed = done if mode is Mode.ON_DEMAND or done % commit_every == 0 else committed
+    return (len(spot) if done >= work else None), moves
 
 
 def half_way(schedule: Schedule, now: datetime, there: bool, mode: Mode) -> Mode:

@@ -12,6 +12,7 @@ from airflow.sdk.exceptions import AirflowFailException
 from spillway.codec import decode, encode
 from spillway.model import Attempt, Outcome, VerdictKind
 from spillway.runs.cancelling import cancel
+from spillway.runs.deadline import leave
 from spillway.runs.engine import Finished, Watching, advance, conclude
 from spillway.runs.services import Services
 from spillway.runs.settling import Ended
@@ -51,7 +52,7 @@ class TrainingPodOperator(BaseOperator):
             return self._go_on(context, services, self._asked_after(context, services, attempts))
 
     def resume(self, context: Context, event: dict[str, Any]) -> Any:
-        """Called when the watched pod has ended or something fits."""
+        """Called when the watched pod has ended, when its run is to leave it, or when something fits."""
         with typed_failures():
             services = worker_services()
             asked_after = self._asked_after(context, services, ())
@@ -59,6 +60,8 @@ class TrainingPodOperator(BaseOperator):
                 ended = decode(Ended, event["ended"])
                 attempt = conclude(services, event["run"], event["number"], ended, self.log.info)
                 self._keep_log(attempt, ended.log_tail)
+            elif "move" in event:
+                leave(services, services.ledger.move(event["run"], event["move"]), self.log.info)
             return self._go_on(context, services, asked_after)
 
     def _go_on(self, context: Context, services: Services, asked_after: int) -> Any:

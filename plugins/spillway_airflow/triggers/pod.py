@@ -27,7 +27,9 @@ _ENDING: set[asyncio.Future[None]] = set()
 
 
 class PodTrigger(BaseTrigger):
-    """Fires once, when the attempt's pod has ended or is lost past its grace; shows the pod's log until then.
+    """Fires once: when the attempt's pod has ended or is lost past its grace, or when its run is to leave its place.
+
+    The latter is for a worker to bring about. Until then it shows the pod's log.
 
     A restarted triggerer begins to watch again, goes on with the log about where it was and disturbs nothing. Only a
     person who marks or clears the deferred task ends the pod, with its grace.
@@ -70,6 +72,9 @@ class PodTrigger(BaseTrigger):
                 self.log.info("attempt %d of %s: %s", self.number, self.attempt_run, said)
             if look.ended is not None:
                 yield TriggerEvent({"run": self.attempt_run, "number": self.number, "ended": encode(look.ended)})
+                return
+            if look.move is not None:
+                yield TriggerEvent({"run": self.attempt_run, "move": look.move.number})
                 return
             if look.unanswered:
                 fresh.doubt()

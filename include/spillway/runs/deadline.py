@@ -1,0 +1,120 @@
+"""A run that trains and its deadline: how it stands at each look, and the move off spot while there is time for it.
+
+What the deadline asks for is ordered here, by whoever watches the pod; what brings it about copies bytes and is for
+whoever carries the run: ``leave``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from spillway.checkpoints.progress import Progress, lasting
+from spillway.deadlines import ORDERED_BY, as_measured, spare, time_to_move
+from spillway.errors import IllegalTransition, MoveRefused, SpillwayError
+from spillway.migration import told
+from spillway.model import Attempt, Billing, Move, MoveState, Schedule
+from spillway.placement.explain import name
+from spillway.runs.holding import holding
+from spillway.runs.migrating import bring, drain, order_move
+from spillway.runs.move_plan import NOT_SPOT, move_plan
+from spillway.runs.services import Say, Services
+
+RETRY = timedelta(minutes=2)
+"""After which a place is looked for again; shorter than the restarts that are kept in hand."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """``told`` is for people; ``move`` is one that the deadline has ordered and that is to be carried out now."""
+
+    told: str
+    move: Move | None = None
+
+
+@dataclass(slots=True)
+class DeadlineWatch:
+    """The memory between looks at one attempt.
+
+    ``_takes`` is how long leaving its place was found to take. That asks every site, so it is done again only when half
+    of the time has passed that was to spare, and no sooner than after ``RETRY``.
+    """
+
+    _takes: timedelta = timedelta()
+    _ask_at: datetime | None = None
+    _refused: str = ""
+
+    def look(self, services: Services, attempt: Attempt, progress: Progress | None, now: datetime) -> Standing | None:
+        """How the attempt stands now; None where its run has no deadline."""
+        schedule = schedule_of(services, attempt, progress, now)
+        if schedule is None:
+            return None
+        stands = outlook(schedule, progress, now)
+        if attempt.candidate.billing is not Billing.SPOT:
+            return Standing(told=stands)
+        known = [move for move in services.ledger.moves(attempt.run) if move.attempt == attempt.number]
+        if known and known[-1].open:
+            ours = known[-1].state is MoveState.ORDERED and known[-1].origin == _origin(attempt)
+            return Standing(told=stands, move=known[-1] if ours else None)
+        if known and known[-1].ended_at is not None:
+            self._ask_at = max(self._ask_at or now, known[-1].ended_at + RETRY)
+        move = self._ask(services, attempt, schedule, now) if now >= (self._ask_at or now) else None
+        left = spare(schedule, now, self._takes)
+        stays = (
+            f"on spot until {now + left:%Y-%m-%d %H:%M} UTC at least" if left > timedelta() else "to leave spot for it"
+        )
+        return Standing(told=f"{stands}; {self._refused or stays}", move=move)
+
+    def _ask(self, services: Services, attempt: Attempt, schedule: Schedule, now: datetime) -> Move | None:
+        """Find out how long leaving takes, and order it where that is all the time that there is to spare."""
+        self._refused = ""
+        due = spare(schedule, now, self._takes) <= timedelta()
+        try:
+            self._takes = time_to_move(move_plan(services, attempt.run, NOT_SPOT).estimate, schedule.restart)
+            left = spare(schedule, now, self._takes)
+            due, self._ask_at = left <= timedelta(), now + max(RETRY, left / 2)
+            return _order(services, attempt, schedule, self._takes) if due else None
+        except SpillwayError as problem:
+            self._ask_at = now + RETRY
+            if due:
+                self._refused = (
+                    f"its deadline asks for a place that is not spot, tried again in {lasting(RETRY)}: {problem}"
+                )
+            return None
+
+
+def schedule_of(services: Services, attempt: Attempt, progress: Progress | None, now: datetime) -> Schedule | None:
+    """By when the run has to be done, and what is left of it at the pace of its trainer; None without a deadline."""
+    schedule = services.ledger.schedule(attempt.run, attempt.job, now)
+    return None if schedule is None else as_measured(schedule, progress.uncommitted if progress else None)
+
+
+def outlook(schedule: Schedule, progress: Progress | None, now: datetime) -> str:
+    """When the run is done if it goes on like this, and by when it has to be."""
+    left = progress.left if progress else None
+    done_at = now + (schedule.work_left if left is None else left)
+    late = f", {lasting(done_at - schedule.deadline)} too late" if done_at > schedule.deadline else ""
+    return f"done about {done_at:%Y-%m-%d %H:%M}, deadline {schedule.deadline:%Y-%m-%d %H:%M} UTC{late}"
+
+
+def leave(services: Services, move: Move, say: Say) -> None:
+    """Make the target ready and let the run go there; where that is refused it stays, and is asked about again."""
+    leaving = services.ledger.attempt(move.run, move.attempt)
+    say(f"{move.label}: {name(leaving.candidate)} -> {name(move.target)}: {move.reason}; {told(move.estimate)}")
+    with holding(services, leaving):
+        try:
+            drain(services, bring(services, move, say), say)
+        except (MoveRefused, IllegalTransition) as problem:
+            say(f"{move.label} is not carried out: {problem}")
+
+
+def _order(services: Services, attempt: Attempt, schedule: Schedule, takes: timedelta) -> Move:
+    reason = (
+        f"its deadline {schedule.deadline:%Y-%m-%d %H:%M} UTC: {lasting(schedule.work_left)} to train and "
+        f"{lasting(takes)} to move leave no time for another spot that is lost"
+    )
+    return order_move(services, attempt.run, NOT_SPOT, reason, lambda line: None, origin=_origin(attempt))
+
+
+def _origin(attempt: Attempt) -> dict[str, object]:
+    return {"ordered_by": ORDERED_BY, "attempt": attempt.number}
