@@ -182,3 +182,25 @@ def test_what_will_be_free_is_what_would_be_free_without_those_who_have_ended(
     left = ClusterUse(without, [promise for promise in promises if promise.attempt not in ended])
     state = cluster_state(onprem_cluster(), nodes=nodes, pods=placed)
     assert ClusterUse(state, promises).capacities(ended) == left.capacities()
+
+
+@given(nodes=nodes, pods=pods, promises=promises, ended=st.sets(attempts.filter(bool)), chance=st.randoms())
+def test_of_one_pool_the_same_is_counted_as_of_all_of_them(
+    nodes: list[NodeState], pods: list[PodUse], promises: list[Reservation], ended: set[str], chance: random.Random
+) -> None:
+    """Also without those who have ended, as far as they bear on it; pods may lie anywhere, or nowhere yet."""
+    pools = [node_pool(), node_pool(name="v100")]
+    apart = [replace(node, pool=chance.choice(pools).name) for node in nodes]
+    names = [None, *(node.name for node in nodes)]
+    state = cluster_state(
+        onprem_cluster(pools=tuple(pools)),
+        nodes=apart,
+        pods=[replace(pod, node=chance.choice(names)) for pod in pods],
+    )
+    use = ClusterUse(state, [replace(promise, pool=chance.choice(pools).name) for promise in promises])
+    for pool, counted in use.capacities(ended).items():
+        bearing = {promise.attempt for promise in use.bearing_on(pool)}
+        assert use.capacity(pool, ended) == counted
+        assert (
+            use.capacity(pool, {a for a in ended if a in bearing or a not in {p.attempt for p in promises}}) == counted
+        )

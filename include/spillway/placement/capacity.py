@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 from spillway.model import GPU_RESOURCE, ClusterState, JobSpec, NodePool, NodeState, PodUse, Reservation
@@ -95,11 +95,18 @@ class ClusterUse:
         ours = (r for r in reservations if r.cluster == state.cluster.name)
         self.promised = tuple(sorted(ours, key=lambda r: (r.attempt, r.pool)))
         self._pools = state.cluster.pools
+        self._declared = {pool.name: pool for pool in self._pools}
         self._usable = _usable(state.nodes)
         resources = {pool.name: pool.gpu_resource for pool in state.cluster.pools}
+        self._pool_of = {node.name: node.pool for node in state.nodes}
         self._resource_of = {node.name: resources.get(node.pool or "", GPU_RESOURCE) for node in state.nodes}
         self._members = Counter(node.pool for node in state.nodes)
         self._on_nodes = Counter(pod.attempt for pod in state.pods if pod.node is not None and pod.attempt is not None)
+        self._unbound = [
+            (reservation, _pod_of(reservation), missing)
+            for reservation in self.promised
+            if (missing := reservation.nodes - self._on_nodes[reservation.attempt]) > 0
+        ]
         self._pending = _pending(state.pods, {reservation.attempt for reservation in self.promised})
         self._nodes = {
             node.name: Room(node.allocatable_gpus, node.cpu_millicores, node.memory_mib)
@@ -117,24 +124,53 @@ class ClusterUse:
 
     def capacities(self, ended: Set[str] = frozenset()) -> Mapping[str, PoolCapacity]:
         """The capacity of each declared pool, when these attempts have ended."""
-        free = dict(self._free)
-        for node in {node for attempt in ended for node in self._nodes_of.get(attempt, ())}:
-            free[node] = self._left(node, ended)
+        free = self._packed(self._nodes, ended)
+        return {pool.name: self._of_pool(pool, free) for pool in self._pools}
+
+    def capacity(self, pool: str, ended: Set[str] = frozenset()) -> PoolCapacity:
+        """The capacity of a pool, when these attempts have ended: for who asks about one pool at many moments."""
+        nodes = self._nodes if self._pending else self._usable.get(pool, ())
+        return self._of_pool(self._declared[pool], self._packed(nodes, ended, pool))
+
+    def bearing_on(self, pool: str) -> Sequence[Reservation]:
+        """The promises whose end may change what is free in the pool; where pods are pending, which may come to lie in
+        any pool, all of them.
+        """
+        return self.promised if self._pending else self._bearing.get(pool, ())
+
+    @cached_property
+    def _bearing(self) -> Mapping[str | None, Sequence[Reservation]]:
+        found: dict[str | None, list[Reservation]] = {}
         for reservation in self.promised:
-            if reservation.attempt not in ended:
-                pod = _pod_of(reservation)
-                for _ in range(reservation.nodes - self._on_nodes[reservation.attempt]):
+            lies_in = {self._pool_of[node] for node in self._nodes_of.get(reservation.attempt, ())}
+            for pool in {reservation.pool, *lies_in}:
+                found.setdefault(pool, []).append(reservation)
+        return found
+
+    def _packed(self, nodes: Iterable[str], ended: Set[str], pool: str | None = None) -> dict[str, Room]:
+        """What is free on these nodes once all that was promised or is pending has found its place.
+
+        Args:
+            pool: that they are the nodes of; None where they are all nodes.
+        """
+        free = {node: self._free[node] for node in nodes}
+        for node in {node for attempt in ended for node in self._nodes_of.get(attempt, ())}:
+            if node in free:
+                free[node] = self._left(node, ended)
+        for reservation, pod, missing in self._unbound:
+            if reservation.attempt not in ended and (self._pending or pool in {None, reservation.pool}):
+                for _ in range(missing):
                     _take_first_fit(free, self._usable.get(reservation.pool, []), pod)
         for use in self._pending:
             having = [name for name in self._names if self._resource_of[name] == use.gpu_resource]
             _take_first_fit(free, having, Room(use.gpus, use.cpu_millicores, use.memory_mib))
-        return {
-            pool.name: PoolCapacity(
-                free={name: free[name] for name in self._usable.get(pool.name, [])},
-                nodes_to_add=max(0, pool.max_nodes - self._members[pool.name]),
-            )
-            for pool in self._pools
-        }
+        return free
+
+    def _of_pool(self, pool: NodePool, free: Mapping[str, Room]) -> PoolCapacity:
+        return PoolCapacity(
+            free={name: free[name] for name in self._usable.get(pool.name, [])},
+            nodes_to_add=max(0, pool.max_nodes - self._members[pool.name]),
+        )
 
     def _left(self, node: str, ended: Set[str] = frozenset()) -> Room:
         room = self._nodes[node]

@@ -11,7 +11,7 @@ then.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import datetime, timedelta
 from functools import partial
 
@@ -33,20 +33,17 @@ ROOM = frozenset({FULL, WAITING_FOR_NODES, QUEUE})
 def head_of_line(job: JobSpec, candidate: Candidate, context: Context) -> Rejection | None:
     """Whether the job would keep a run that comes first from its start."""
     place = (candidate.cluster, candidate.pool)
-    for queued, start in context.once_for_job("held", partial(_held, context)).get(place, ()):
-        if _hurts(job, queued, place, start, context):
+    for queued in context.snapshot.queue:
+        if place not in queued.places:
+            continue
+        held, start = context.once_for_job(("held", queued.run), partial(_held, queued, context))
+        if held == place and _hurts(job, queued, place, start, context):
             return waits(QUEUE, _told(job, queued, start))
     return None
 
 
-def _held(context: Context) -> Mapping[tuple[str, str], Sequence[tuple[QueuedRun, datetime | None]]]:
-    """The runs that are held a place there, in their order, and when they start."""
-    found: dict[tuple[str, str], list[tuple[QueuedRun, datetime | None]]] = {}
-    for queued in context.snapshot.queue:
-        place, start = context.once(("held", queued), partial(held_for, queued, context))
-        if place is not None:
-            found.setdefault(place, []).append((queued, start))
-    return found
+def _held(queued: QueuedRun, context: Context) -> tuple[tuple[str, str] | None, datetime | None]:
+    return context.once(("held", queued), partial(held_for, queued, context))
 
 
 def _told(job: JobSpec, queued: QueuedRun, start: datetime | None) -> str:
@@ -68,11 +65,12 @@ def held_for(queued: QueuedRun, context: Context) -> tuple[tuple[str, str] | Non
     for place in sorted(queued.places):
         if place not in context.capacities:
             continue
-        if soonest is not None and not _fits_at(soonest, queued, place, context):
+        blocks = partial(_blocks_at, place, _need(queued), _unfit(queued, place, context), context)
+        if soonest is not None and blocks(soonest) < queued.nodes:
             continue  # it starts there later, if ever
-        start = _start(queued, place, context)
+        start = _start(queued.nodes, _moments(place, context), blocks)
         soonest = start or soonest
-        lacking = queued.nodes - _blocks_at(context.snapshot.taken_at, queued, place, context)
+        lacking = queued.nodes - blocks(context.snapshot.taken_at)
         found.append((start is None, start or context.snapshot.taken_at, lacking, place))
     if not found:
         return None, None
@@ -80,37 +78,32 @@ def held_for(queued: QueuedRun, context: Context) -> tuple[tuple[str, str] | Non
     return place, None if unknown else start
 
 
-def _start(queued: QueuedRun, place: tuple[str, str], context: Context) -> datetime | None:
-    """When the run fits there at the latest; None where nobody says when enough of what runs there ends."""
-    moments = _moments(place[0], context)
-    if not _fits_at(moments[-1], queued, place, context):
+def _start(nodes: int, moments: Sequence[datetime], blocks: Callable[[datetime], int]) -> datetime | None:
+    """When so many nodes are free at the latest; None where nobody says when enough of what runs there ends."""
+    if blocks(moments[-1]) < nodes:
         return None
-    return moments[bisect_left(moments, True, key=lambda moment: _fits_at(moment, queued, place, context))]
+    return moments[bisect_left(moments, nodes, key=blocks)]
 
 
-def _fits_at(moment: datetime, queued: QueuedRun, place: tuple[str, str], context: Context) -> bool:
-    return _blocks_at(moment, queued, place, context) >= queued.nodes
-
-
-def _blocks_at(moment: datetime, queued: QueuedRun, place: tuple[str, str], context: Context) -> int:
-    """How many pods of the run fit there then, on nodes whose driver is new enough for it."""
-    capacity, unfit = _capacity_at(moment, place, context), _unfit(queued, place, context)
-    return (capacity.without(unfit) if unfit else capacity).blocks(_need(queued))
+def _blocks_at(place: tuple[str, str], need: Room, unfit: Collection[str], context: Context, moment: datetime) -> int:
+    """How many such pods fit there then, on nodes whose driver is new enough for them."""
+    capacity = _capacity_at(moment, place, context)
+    return (capacity.without(unfit) if unfit else capacity).blocks(need)
 
 
 def _unfit(queued: QueuedRun, place: tuple[str, str], context: Context) -> Collection[str]:
     return () if queued.image is None else too_old(queued.image, place, context)
 
 
-def _moments(cluster: str, context: Context) -> Sequence[datetime]:
-    """Now, and when each of the jobs that run there has ended, in their order."""
+def _moments(place: tuple[str, str], context: Context) -> Sequence[datetime]:
+    """Now, and when each of the jobs has ended that change what is free there, in their order."""
 
     def moments() -> Sequence[datetime]:
         now = context.snapshot.taken_at
-        ends = {held.ends_at for held in context.uses[cluster].promised if held.ends_at is not None}
+        ends = {held.ends_at for held in context.uses[place[0]].bearing_on(place[1]) if held.ends_at is not None}
         return [now, *sorted(end for end in ends if end > now)]
 
-    return context.once(("moments", cluster), moments)
+    return context.once(("moments", place), moments)
 
 
 def _hurts(job: JobSpec, queued: QueuedRun, place: tuple[str, str], start: datetime | None, context: Context) -> bool:
@@ -142,17 +135,17 @@ def _left_at_worst(job: JobSpec, queued: QueuedRun, place: tuple[str, str], star
 
 def _capacity_at(moment: datetime, place: tuple[str, str], context: Context) -> PoolCapacity:
     """What is free there when all that has to have ended by then has."""
-    moments = _moments(place[0], context)
+    moments = _moments(place, context)
     last = moments[bisect_right(moments, moment) - 1]  # nothing ends between that and the moment
     if last == moments[0]:
         return context.capacities[place]
-    capacities = context.once(("at", last, place[0]), partial(_capacities, last, place[0], context))
-    return capacities[place[1]]
+    return context.once(("at", last, place), partial(_capacity_then, last, place, context))
 
 
-def _capacities(moment: datetime, cluster: str, context: Context) -> Mapping[str, PoolCapacity]:
-    now, use = context.snapshot.taken_at, context.uses[cluster]
-    return use.capacities({h.attempt for h in use.promised if h.ends_at is not None and now < h.ends_at <= moment})
+def _capacity_then(moment: datetime, place: tuple[str, str], context: Context) -> PoolCapacity:
+    now, use = context.snapshot.taken_at, context.uses[place[0]]
+    ended = {h.attempt for h in use.bearing_on(place[1]) if h.ends_at is not None and now < h.ends_at <= moment}
+    return use.capacity(place[1], ended)
 
 
 def _need(queued: QueuedRun) -> Room:
