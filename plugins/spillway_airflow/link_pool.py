@@ -32,10 +32,15 @@ def link_group(kind: TransferKind, link: str | None) -> TaskGroup:
     )
 
 
-def turn(kind: TransferKind, link: str | None = None) -> dict[str, Any]:
-    """The pool and the priority of a task that moves this over the link."""
+def run_tasks(ti: Any) -> frozenset[str]:
+    """The ids of the tasks of this DAG run, as the scheduler knows them."""
+    return frozenset(ti.get_task_states(dag_id=ti.dag_id, run_ids=[ti.run_id])[ti.run_id])
+
+
+def turn(kind: TransferKind, link: str | None = None, *, awaited: bool = False) -> dict[str, Any]:
+    """The pool and the priority of a task that moves this over the link; ``awaited``: a run waits for it."""
     return {
         "pool": "default_pool" if link is None else f"link_{link}",
-        "priority_weight": WEIGHTS[kind],
+        "priority_weight": WEIGHTS[kind] + awaited,
         "weight_rule": "absolute",
     }

@@ -31,6 +31,7 @@ from spillway.sync.shares import Share
 from spillway_airflow.assets import REPLICATED, SYNCED, checkpoint_asset, dataset_asset
 from spillway_airflow.failures import typed_failures
 from spillway_airflow.hooks import worker_services
+from spillway_airflow.link_pool import run_tasks
 from spillway_airflow.parameters import refuse_unknown_parameters
 
 LIVING = frozenset(
@@ -70,9 +71,7 @@ def _serves(services: Services, link: str | None) -> Serves:
     environment may name others than the DAG processor's: what only the worker's names would be moved by nobody.
     """
     ti = get_current_context()["ti"]
-    tasks = [
-        task_id.rpartition(".") for task_id in ti.get_task_states(dag_id=ti.dag_id, run_ids=[ti.run_id])[ti.run_id]
-    ]
+    tasks = [task_id.rpartition(".") for task_id in run_tasks(ti)]
     mine = ti.task_id.rpartition(".")[2]
     own = [services.cluster(group).name for group, _, task in tasks if group and task == mine]
     return lambda other: other == link if other in own else link is None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from datetime import timedelta
 from typing import Any
 
@@ -9,9 +10,10 @@ from airflow.sdk import TaskGroup
 
 from spillway.ledger import TransferKind
 from spillway_airflow.assets import CHECKPOINTS
-from spillway_airflow.link_pool import turn
+from spillway_airflow.link_pool import links, turn
 from spillway_airflow.operators.place_job import PlaceJobOperator
 from spillway_airflow.operators.settle_job import SettleJobOperator
+from spillway_airflow.operators.staging import StagingOperator
 from spillway_airflow.operators.sync_dataset import SyncDatasetOperator
 from spillway_airflow.operators.sync_image import SyncImageOperator
 from spillway_airflow.operators.training_pod import TrainingPodOperator
@@ -36,6 +38,8 @@ def training_job(
 ) -> TaskGroup:
     """place -> sync image and dataset -> train -> settle, for a job file of the jobs directory.
 
+    Each link with a pool of its own has its own tasks that sync: ``place`` skips those that the place does not need.
+
     Args:
         job: the job file's name, or a template of it such as ``{{ params.job }}``.
         group_id: each job of a DAG that has several needs one of its own; it is then the prefix of its task ids.
@@ -49,9 +53,26 @@ def training_job(
     ) as group:
         place = PlaceJobOperator(task_id="place", job=job, dry_run_only=dry_run_only, poll_seconds=poll_seconds)
         run = f"{{{{ ti.xcom_pull(task_ids='{place.task_id}')['run'] }}}}"
-        image = SyncImageOperator(task_id="sync_image", training_run=run, **turn(TransferKind.IMAGE))
-        dataset = SyncDatasetOperator(task_id="sync_dataset", training_run=run, **turn(TransferKind.DATASET))
-        train = TrainingPodOperator(task_id="train", training_run=run, poll_seconds=poll_seconds, outlets=[CHECKPOINTS])
+        staging = [task for link in links() for task in _staging(run, link)]
+        train = TrainingPodOperator(
+            task_id="train",
+            training_run=run,
+            poll_seconds=poll_seconds,
+            outlets=[CHECKPOINTS],
+            trigger_rule="none_failed_min_one_success",
+        )
         settle = SettleJobOperator(task_id="settle", training_run=run)
-        place >> [image, dataset] >> train >> settle
+        place >> staging >> train >> settle
     return group
+
+
+def _staging(run: str, link: str | None) -> tuple[StagingOperator, StagingOperator]:
+    """The tasks that bring image and data over the link; its name begins their ids where it has a pool."""
+    with TaskGroup(link) if link is not None else nullcontext():
+        image = SyncImageOperator(
+            task_id="sync_image", training_run=run, link=link, **turn(TransferKind.IMAGE, link, awaited=True)
+        )
+        dataset = SyncDatasetOperator(
+            task_id="sync_dataset", training_run=run, link=link, **turn(TransferKind.DATASET, link, awaited=True)
+        )
+    return image, dataset

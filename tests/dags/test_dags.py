@@ -32,11 +32,11 @@ SCHEDULES = {
     "cost_report": "40 5 * * *",
     "watch_budgets": "*/10 * * * *",
 }
+STAGING = sorted(f"{link}sync_{what}" for link in ("", "cloud.", "paris.") for what in ("dataset", "image"))
 PIPELINE = {
     "place": [],
-    "sync_image": ["place"],
-    "sync_dataset": ["place"],
-    "train": ["sync_dataset", "sync_image"],
+    **{task: ["place"] for task in STAGING},
+    "train": STAGING,
     "settle": ["train"],
 }
 
@@ -148,8 +148,10 @@ def test_what_goes_over_a_link_waits_in_its_pool_in_the_order_of_what_waits_for_
         "sync_datasets.cloud.copy": ["link_cloud", 1, "absolute"],
         "upload_checkpoints.replicate": ["default_pool", 100, "absolute"],
         "sync_images.mirror": ["default_pool", 10, "absolute"],
-        "train.sync_image": ["default_pool", 10, "absolute"],
-        "train.sync_dataset": ["default_pool", 1, "absolute"],
+        "train.sync_image": ["default_pool", 11, "absolute"],
+        "train.sync_dataset": ["default_pool", 2, "absolute"],
+        "train.paris.sync_image": ["link_paris", 11, "absolute"],
+        "train.cloud.sync_dataset": ["link_cloud", 2, "absolute"],
         "sync_datasets.sync": ["default_pool", 1, "absolute"],
         "sync_datasets.every_sync_has_ended": ["default_pool", 1, "downstream"],
     }

@@ -64,6 +64,19 @@ def test_more_runs_than_nodes_never_have_more_pods_than_nodes(
     assert "nothing fits now, waiting" in waiting[0].log("place")
 
 
+def test_what_a_place_needs_waits_in_the_pool_of_its_link_and_in_no_other(
+    begun: tuple[Mapping[str, DagRun], Sampler],
+) -> None:
+    tasks = begun[0]["a"].tasks()
+    staging = {name: (task["state"], task["pool"]) for name, task in tasks.items() if "sync_" in name}
+    assert staging == {
+        "cloud.sync_image": ("success", "link_cloud"),
+        "cloud.sync_dataset": ("success", "link_cloud"),
+        "sync_image": ("skipped", "default_pool"),
+        "sync_dataset": ("skipped", "default_pool"),
+    }
+
+
 def test_both_sensors_say_what_they_waited_for(
     airflow: AirflowSandbox, begun: tuple[Mapping[str, DagRun], Sampler]
 ) -> None:

@@ -35,6 +35,11 @@ def link_name(services: Services, one: str, other: str) -> str:
     return link_between(services.cluster(one), services.cluster(other)).name
 
 
+def link_between_sites(services: Services, one: str, other: str) -> str | None:
+    """As ``link_name``; None where both are the same site."""
+    return None if one == other else link_name(services, one, other)
+
+
 class LinkLeft(BaseException):
     """A thread that was left behind still reads for a transfer that has ended.
 

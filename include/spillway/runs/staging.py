@@ -5,7 +5,7 @@ Every step is idempotent and moves only what is missing; what was moved or refus
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from spillway.checkpoints.store import CheckpointStore
 from spillway.errors import (
@@ -76,12 +76,20 @@ def stage_image(services: Services, attempt: Attempt, say: Say) -> MirrorReport:
 
 
 def stage_datasets(
-    services: Services, job: JobSpec, target: str, say: Say, *, run: str | None = None
+    services: Services,
+    job: JobSpec,
+    target: str,
+    say: Say,
+    *,
+    run: str | None = None,
+    only: Collection[DatasetUse] | None = None,
 ) -> tuple[SyncReport, ...]:
     """What the job reads, whole and verified, at the target; the reports of what was copied, or looked through.
 
     None of what is at home there, nor of what the target may not store and its pods may read at its home.
 
+    Args:
+        only: those of the job's datasets; None is all.
     Raises:
         UnknownName: no such dataset is declared.
         Missing: its home holds no object of it.
@@ -90,7 +98,8 @@ def stage_datasets(
     """
     require_parts(services, job, target, run=run)
     remote = services.store_site(job, target) != target
-    reports = [_stage_dataset(services, use, target, say, run=run, remote=remote) for use in job.datasets]
+    wanted = job.datasets if only is None else only
+    reports = [_stage_dataset(services, use, target, say, run=run, remote=remote) for use in wanted]
     return tuple(report for report in reports if report is not None)
 
 

@@ -2,34 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import Any
 
-from airflow.sdk import BaseOperator, Context
-
-from spillway.runs.holding import holding
+from spillway.model import Attempt, DatasetUse
+from spillway.runs.links import link_between_sites
+from spillway.runs.services import Services
 from spillway.runs.staging import stage_datasets
 from spillway.sync.report import summary
-from spillway_airflow.failures import typed_failures
-from spillway_airflow.hooks import worker_services
+from spillway_airflow.operators.staging import StagingOperator
 
 
-class SyncDatasetOperator(BaseOperator):
+class SyncDatasetOperator(StagingOperator):
     """Copy what is new or changed to the store of the run's open attempt; gives the counts of each report."""
 
-    template_fields: Sequence[str] = ("training_run",)
+    def links_of(self, services: Services, attempt: Attempt) -> Iterable[str | None]:
+        return [_link(services, attempt, use) for use in attempt.job.datasets]
 
-    def __init__(self, *, training_run: str, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.training_run = training_run
+    def stage(self, services: Services, attempt: Attempt) -> list[dict[str, Any]]:
+        target = attempt.candidate.cluster
+        mine = [use for use in attempt.job.datasets if self.serves(_link(services, attempt, use))]
+        reports = stage_datasets(services, attempt.job, target, self.log.info, run=attempt.run, only=mine)
+        return [{"cluster": target, **summary(report)} for report in reports]
 
-    def execute(self, context: Context) -> list[dict[str, Any]]:
-        with typed_failures():
-            services = worker_services()
-            attempt = services.ledger.open_attempt(self.training_run)
-            if attempt is None:
-                return []
-            target = attempt.candidate.cluster
-            with holding(services, attempt):
-                reports = stage_datasets(services, attempt.job, target, self.log.info, run=attempt.run)
-            return [{"cluster": target, **summary(report)} for report in reports]
+
+def _link(services: Services, attempt: Attempt, use: DatasetUse) -> str | None:
+    return link_between_sites(services, services.dataset(use.name).home, attempt.candidate.cluster)

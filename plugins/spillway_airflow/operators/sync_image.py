@@ -2,32 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import Any
 
-from airflow.sdk import BaseOperator, Context
-
 from spillway.codec import encode
-from spillway.runs.holding import holding
+from spillway.model import Attempt
+from spillway.runs.links import link_between_sites
+from spillway.runs.services import Services
 from spillway.runs.staging import stage_image
-from spillway_airflow.failures import typed_failures
-from spillway_airflow.hooks import worker_services
+from spillway_airflow.operators.staging import StagingOperator
 
 
-class SyncImageOperator(BaseOperator):
-    """Mirror the image by digest to the registry of the run's open attempt; None where none is open."""
+class SyncImageOperator(StagingOperator):
+    """Mirror the image by digest to the registry of the run's open attempt."""
 
-    template_fields: Sequence[str] = ("training_run",)
+    def links_of(self, services: Services, attempt: Attempt) -> Iterable[str | None]:
+        return [link_between_sites(services, services.image_home, attempt.candidate.cluster)]
 
-    def __init__(self, *, training_run: str, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.training_run = training_run
-
-    def execute(self, context: Context) -> Any:
-        with typed_failures():
-            services = worker_services()
-            attempt = services.ledger.open_attempt(self.training_run)
-            if attempt is None:
-                return None
-            with holding(services, attempt):
-                return encode(stage_image(services, attempt, self.log.info))
+    def stage(self, services: Services, attempt: Attempt) -> Any:
+        return encode(stage_image(services, attempt, self.log.info))
