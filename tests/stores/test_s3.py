@@ -191,6 +191,7 @@ def test_the_store_needs_nothing_beyond_its_client_library_in_a_training_image()
         "spillway.stores.environment",
         "spillway.stores.http_pool",
         "spillway.stores.local",
+        "spillway.stores.local_drafts",
         "spillway.stores.local_keys",
         "spillway.stores.parts",
         "spillway.stores.patience",

@@ -17,7 +17,7 @@ from spillway.checkpoints.layout import part_key
 from spillway.errors import DigestMismatch, Missing, StoreFull
 from spillway.model import CheckpointPart
 from spillway.stores.base import ObjectStore
-from spillway.stores.parts import RangedBody
+from spillway.stores.parts import FileBody, RangedBody
 from spillway.threads import worker_threads
 
 PARTS_AT_ONCE = 4
@@ -62,7 +62,7 @@ class PartStore:
                 return 0
             if self._is_there(part) and self.problem(part) is None:
                 return 0
-            self._put(part, _ranged(body, part.size_bytes))
+            self._put(part, FileBody(body, part.size_bytes))
             return part.size_bytes
 
         return sum(at_once(add_one, _once_each(parts)))
@@ -241,17 +241,3 @@ def _measured(name: str, body: Body) -> CheckpointPart:
     with body.open("rb") as source:
         digest = hashlib.file_digest(source, "sha256")
         return CheckpointPart(name=name, size_bytes=source.tell(), sha256=digest.hexdigest())
-
-
-def _ranged(body: bytes | Path, size_bytes: int) -> RangedBody:
-    """An upload of it goes on where another one, of this process or an earlier one, was cut off."""
-
-    def read(start: int, length: int) -> Iterator[bytes]:
-        if isinstance(body, bytes):
-            yield body[start : start + length]
-            return
-        with body.open("rb") as source:
-            source.seek(start)
-            yield source.read(length)
-
-    return RangedBody(size_bytes, read)

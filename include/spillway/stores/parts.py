@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 
 from spillway.errors import DigestMismatch, RequestRefused
 
@@ -11,6 +12,8 @@ MIB = 1024**2
 PART_WISH_BYTES = 16 * MIB
 SINGLE_MAX_BYTES = 16 * MIB
 """Objects up to this size travel in one request."""
+STREAMED_MAX_BYTES = 128 * MIB
+"""So do files up to this size whose sha256 is known: a server has a fifth less to do than with parts of them."""
 PARTS_IN_FLIGHT = 4
 """Parts of one object that are sent at once."""
 PART_MAX_BYTES = 5 * 1024 * MIB
@@ -62,6 +65,44 @@ class RangedBody:
     def part(self, start: int, length: int) -> bytes:
         """The bytes of one part."""
         return b"".join(self._read(start, length))
+
+
+class FileBody(RangedBody):
+    """A file that stays as it is, or bytes: what can be sent without a pause, since nothing of it is waited for."""
+
+    def __init__(self, content: Path | bytes, size_bytes: int) -> None:
+        super().__init__(size_bytes, self._chunks)
+        self._content = content
+
+    def stream(self) -> Iterator[bytes]:
+        """Everything in order, a little at a time, from the beginning at each call.
+
+        Raises:
+            DigestMismatch: the file has become shorter, or cannot be read any more.
+        """
+        seen = 0
+        try:
+            for chunk in self._chunks(0, self.size_bytes):
+                seen += len(chunk)
+                yield chunk
+        except OSError as problem:
+            raise self._changed(f"{seen}, then: {problem}") from problem
+        if seen < self.size_bytes:
+            raise self._changed(str(seen))
+
+    def _changed(self, seen: str) -> DigestMismatch:
+        name = "bytes" if isinstance(self._content, bytes) else str(self._content)
+        return DigestMismatch(name, expected=f"that of {self.size_bytes} bytes", seen=f"that of {seen}")
+
+    def _chunks(self, start: int, length: int) -> Iterator[bytes]:
+        if isinstance(self._content, bytes):
+            yield self._content[start : start + length]
+            return
+        with self._content.open("rb") as source:
+            source.seek(start)
+            while length > 0 and (chunk := source.read(min(length, MIB))):
+                length -= len(chunk)
+                yield chunk
 
 
 class PromisedBody:

@@ -16,8 +16,8 @@ from spillway.model import ObjectInfo
 from spillway.stores import parts
 from spillway.stores.base import OWN_PREFIX, OpenedObject, Upload
 from spillway.stores.http_pool import Broken, Reply
-from spillway.stores.parts import MIB, PromisedBody
-from spillway.stores.s3_answers import SHA256_FIELD, STAMP_FIELD, object_info, stored_metadata
+from spillway.stores.parts import MIB, FileBody, PromisedBody
+from spillway.stores.s3_answers import SHA256_FIELD, STAMP_FIELD, object_info, refusal, stored_metadata
 from spillway.stores.s3_conditions import OF_BOTO, conditions
 from spillway.stores.s3_keys import check_fields, fits_xml, is_unusual
 from spillway.stores.s3_listing import list_objects
@@ -29,8 +29,10 @@ if TYPE_CHECKING:
 __all__ = ["S3Endpoint", "S3Store", "open_store"]
 
 _DELETE_BATCH = 1000
+_DELETED_ALONE = 3
+"""Up to so many keys by a request each: one for all of them is boto3's, which takes a fifth of a second to load."""
 _RESUMES = 3
-_PAST_THE_END = frozenset({416})
+_PAST_THE_END, _FORBIDDEN = frozenset({416}), frozenset({403})
 _CHECKSUMS = {"x-amz-checksum-mode": "ENABLED"}
 
 
@@ -99,9 +101,7 @@ class S3Store:
         try:
             reply = self._requests.send("HeadObject", "HEAD", key, headers=_CHECKSUMS)
         except Missing:
-            from spillway.stores.s3_client import check_bucket
-
-            check_bucket(self._client, self._bucket, store=self._name)
+            self._requests.check_bucket()
             return None, {}
         size_bytes = int(reply.headers.get("content-length", "0"))
         return object_info(key, reply.headers, size_bytes=size_bytes), stored_metadata(reply.headers)
@@ -175,10 +175,14 @@ class S3Store:
         body = (body,) if isinstance(body, bytes) else body
         promised = PromisedBody(what, body, size_bytes=size_bytes, sha256=sha256)
         headers, condition = conditions(if_absent, if_match)
-        if size_bytes > parts.SINGLE_MAX_BYTES:
+        content: bytes | FileBody
+        if isinstance(body, FileBody) and sha256 and parts.SINGLE_MAX_BYTES < size_bytes <= parts.STREAMED_MAX_BYTES:
+            content = body
+        elif size_bytes > parts.SINGLE_MAX_BYTES:
             return self._put_in_parts(promised, key, (headers, condition), content_type, metadata or {})
-        content = b"".join(promised)
-        sha256 = promised.verify()
+        else:
+            content = b"".join(promised)
+            sha256 = promised.verify()
         # A retry of a write whose answer was lost meets its own object; the stamp tells it from somebody else's.
         stamp = f"{self._stamp}-{next(self._writes)}" if headers else ""
         noted = {**(metadata or {}), SHA256_FIELD: sha256, **({STAMP_FIELD: stamp} if stamp else {})}
@@ -251,14 +255,13 @@ class S3Store:
 
     def delete(self, keys: Iterable[str]) -> Mapping[str, str]:
         refused: dict[str, str] = {}
-        waiting: list[str] = []
-        for key in keys:
-            if fits_xml(key):
-                waiting.append(key)
-            else:
-                refused |= self._delete_alone(key)
-        for begin in range(0, len(waiting), _DELETE_BATCH):
-            batch = waiting[begin : begin + _DELETE_BATCH]
+        wanted = list(keys)
+        alone = wanted if len(wanted) <= _DELETED_ALONE else [key for key in wanted if not fits_xml(key)]
+        for key in alone:
+            refused |= self._delete_alone(key)
+        together = [] if alone is wanted else [key for key in wanted if fits_xml(key)]
+        for begin in range(0, len(together), _DELETE_BATCH):
+            batch = together[begin : begin + _DELETE_BATCH]
             with self._typed_errors():
                 answer = self._client.delete_objects(
                     Bucket=self._bucket, Delete={"Objects": [{"Key": key} for key in batch], "Quiet": True}
@@ -269,11 +272,15 @@ class S3Store:
 
     def _delete_alone(self, key: str) -> Mapping[str, str]:
         try:
-            with self._typed_errors(key=key):
-                self._client.delete_object(Bucket=self._bucket, Key=key)
-        except RequestRefused as refusal:
-            return {key: refusal.problem}
-        return {}
+            reply, body = self._requests.read("DeleteObject", "DELETE", key, expected=_FORBIDDEN)
+        except RequestRefused as problem:
+            return {key: problem.problem}
+        if reply.status not in _FORBIDDEN:
+            return {}
+        answer = refusal("DeleteObject", reply.status, reply.headers, body)
+        if answer.code != "AccessDenied":  # the identity is not known at all
+            self._requests.refuse(answer, key, "")
+        return {key: f"{answer.code}: {answer.message}"}
 
     def uploads(self, prefix: str = "") -> Iterator[Upload]:
         from spillway.stores.s3_upload import list_uploads

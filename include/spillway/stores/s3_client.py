@@ -22,7 +22,7 @@ from botocore.exceptions import (
     SSLError,
 )
 
-from spillway.errors import AccessDenied, ConfigError, Missing, RequestRefused, Unreachable
+from spillway.errors import AccessDenied, ConfigError, RequestRefused, Unreachable
 from spillway.stores.patience import Patience
 from spillway.stores.s3_answers import Refusal, raise_typed
 from spillway.stores.s3_requests import FIX_CERTIFICATE, S3Endpoint
@@ -129,20 +129,6 @@ def typed_errors(
         raise ConfigError(store, "", f"its certificate cannot be verified ({seen}); {FIX_CERTIFICATE}") from problem
     except BotoCoreError as problem:
         raise Unreachable(store, " ".join(str(problem).split())) from problem
-
-
-def check_bucket(client: S3Client, bucket: str, *, store: str) -> None:
-    """Raise Missing where there is no such bucket: as the answer to HEAD has no body, a missing object looks the same.
-
-    Whoever may use some keys of it only may not ask, and was told of the object by a server that has the bucket.
-    """
-    try:
-        with typed_errors(store, bucket=bucket):
-            client.head_bucket(Bucket=bucket)
-    except AccessDenied:
-        return
-    except Missing as problem:
-        raise Missing("bucket", bucket, store, fix="create it, or correct the bucket's name") from problem
 
 
 def _refusal(response: Mapping[str, Any], operation: str = "") -> Refusal:

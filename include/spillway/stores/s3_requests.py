@@ -6,16 +6,17 @@ import os
 import random
 import ssl
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 from urllib.parse import quote, urlsplit
 
-from spillway.errors import ConfigError, Unreachable
+from spillway.errors import AccessDenied, ConfigError, Missing, Unreachable
 from spillway.stores.environment import environment_proxies
 from spillway.stores.http_pool import Broken, HttpPool, Origin, Reply
+from spillway.stores.parts import FileBody
 from spillway.stores.patience import TRIES, Patience
 from spillway.stores.s3_answers import Refusal, raise_typed, refusal
 from spillway.stores.signing import Signer
@@ -116,7 +117,7 @@ class S3Requests:
         *,
         query: Sequence[tuple[str, str]] = (),
         headers: Mapping[str, str] | None = None,
-        body: bytes | memoryview = b"",
+        body: bytes | memoryview | FileBody = b"",
         payload: str = UNSIGNED,
         condition: str = "",
         expected: frozenset[int] = frozenset(),
@@ -166,6 +167,18 @@ class S3Requests:
             except Broken as problem:
                 self._pause_after(problem, patience)
 
+    def check_bucket(self) -> None:
+        """Raise Missing where there is no such bucket: as the answer to HEAD has no body, a missing object looks alike.
+
+        Whoever may use some keys of it only may not ask, and was told of the object by a server that has the bucket.
+        """
+        try:
+            self.send("HeadBucket", "HEAD").close()
+        except AccessDenied:
+            return
+        except Missing as problem:
+            raise Missing("bucket", self.bucket, self.store, fix="create it, or correct the bucket's name") from problem
+
     def _patience(self) -> Patience:
         away_seconds = 0.0 if self._lost else self._endpoint.away_seconds
         return Patience(self._endpoint.attempts, self._clock, away_seconds=away_seconds)
@@ -187,20 +200,23 @@ class S3Requests:
         key: str | None,
         query: Sequence[tuple[str, str]],
         headers: Mapping[str, str],
-        body: bytes | memoryview,
+        body: bytes | memoryview | FileBody,
         payload: str,
     ) -> Reply:
         self._wait_for_turn()
         place = self._place
-        target = place.path if key is None else f"{place.path}/{quote(key, safe='/~')}"
+        # The path of a bucket with a host of its own is empty, that of a request never is.
+        target = place.path or "/" if key is None else f"{place.path}/{quote(key, safe='/~')}"
         if query:
             target += "?" + "&".join(f"{name}={quote(value, safe='-_.~')}" for name, value in query)
         plain = {"host": place.host, **headers}
         signed = place.signer.sign(method, target, plain, payload=payload)
+        pieces: bytes | memoryview | Iterator[bytes] = body.stream() if isinstance(body, FileBody) else body
         if body or method == "PUT":
-            signed = {**signed, "content-length": str(len(body))}
+            length = body.size_bytes if isinstance(body, FileBody) else len(body)
+            signed = {**signed, "content-length": str(length)}
         try:
-            return place.session.send(method, target, signed, body)
+            return place.session.send(method, target, signed, pieces)
         except ssl.SSLCertVerificationError as problem:
             text = f"its certificate cannot be verified ({problem.verify_message or problem}); {FIX_CERTIFICATE}"
             raise ConfigError(self.store, "", text) from problem
