@@ -13,7 +13,9 @@ TELLING = ("token", "password", "secret", "credential", "kubeconfig", "environme
 """Parts of the names of fields that hold a credential, or a document with one in it."""
 CARRIERS = ("str", "bytes", "dict", "Mapping", "Any")
 """What the type of such a field has in it; a path or an object shows no more than its name."""
-REVIEWED = frozenset({"JobSpec.environment", "PodAccess.store_secret", "PodAccess.pull_secret", "Page.token"})
+REVIEWED = frozenset(
+    {"JobSpec.environment", "PodAccess.store_secret", "PodAccess.cache_secret", "PodAccess.pull_secret", "Page.token"}
+)
 """Declared in files that people read, where no secret belongs; what Secrets are called; where a listing goes on."""
 
 

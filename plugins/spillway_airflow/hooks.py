@@ -118,8 +118,9 @@ def connection_ids(declared: Configuration) -> tuple[str, ...]:
     ids = [LEDGER_CONNECTION]
     for cluster in declared.clusters.values():
         store = cluster.object_store
-        public = [store.public_connection] if store.public_connection else []
-        ids += [cluster.connection, store.connection, store.pod_connection, *public, cluster.registry.connection]
+        named = (store.public_connection, store.public_pod_connection, store.cache_connection)
+        others = [conn_id for conn_id in named if conn_id is not None]
+        ids += [cluster.connection, store.connection, store.pod_connection, *others, cluster.registry.connection]
     for dataset in declared.datasets.values():
         ids += [dataset.remote_read] if dataset.remote_read is not None else []
         ids += [dataset.cache.connection] if dataset.cache is not None else []

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 import pytest
 import yaml
 
 from spillway.commands.remote_reads import remote_gaps
-from spillway.model import CacheRule, ObjectInfo
+from spillway.model import ObjectInfo
 from spillway.stores.s3 import S3Store
 from spillway.testing.command_line import Spillway
 from spillway.testing.sandbox_server import Installation
@@ -47,6 +46,7 @@ def test_identities_that_are_refused_core_objects_are_no_gap(core_object: None, 
         ("onprem_store_public_pods", "onprem_store_pods", ("onprem", "identity of pods of public parts")),
         ("cloud_store_pods", "onprem_store_pods", ("cloud", "identity of pods")),
         ("cloud_store", "onprem_store", ("cloud", "identity of mover")),
+        ("cloud_store_cache", "onprem_store_pods", ("cloud", "identity of pods (cache)")),
     ],
 )
 def test_an_identity_that_can_read_a_core_object_is_a_gap(
@@ -190,44 +190,6 @@ def test_an_identity_that_cannot_read_its_remote_dataset_is_a_gap(
     answer = spillway("preflight", "--json")
     (gap,) = [gap for gap in json.loads(answer.out) if gap["checked"]]
     assert (answer.code, gap["part"], "onprem_store_remote" in gap["fix"]) == (1, "dataset vault (remote)", True)
-
-
-@pytest.mark.usefixtures("remote")
-def test_a_cache_without_a_key_or_a_bucket_is_a_gap(installation: Installation, spillway: Spillway) -> None:
-    cache = {"connection": "sandbox_cache_key", "max_gib": 1}
-    let = REMOTE | {"remote_read": {"connection": "onprem_store_remote"}, "cache": cache}
-    (installation.config / "datasets.yaml").write_text(yaml.safe_dump({"datasets": [DIGITS, CORE, let]}))
-    assert gaps(spillway) == (0, [])
-    installation.connection("sandbox_cache_key", password="not a key")
-    file = installation.config / "clusters.yaml"
-    file.write_text(file.read_text().replace("cache_bucket: cache", "cache_bucket: nowhere"))
-    code, found = gaps(spillway)
-    assert (code, [gap[:2] for gap in found]) == (
-        1,
-        [("onprem", "dataset vault (cache)"), ("cloud", "bucket nowhere (pods)")],
-    )
-    assert "expected 64 hexadecimal digits" in found[0][2]
-    assert "not a key" not in str(found)
-
-
-@pytest.mark.usefixtures("remote")
-@pytest.mark.parametrize("may", ["write nothing", "delete nothing, by a made-up rule"])
-def test_pods_that_cannot_keep_what_they_read_or_make_room_for_it_are_a_gap(
-    installation: Installation, monkeypatch: pytest.MonkeyPatch, may: str
-) -> None:
-    if may == "write nothing":
-        written = json.loads(installation.connections.read_text())["cloud_store_public"]
-        installation.connection("cloud_store_pods", login=written["login"], password=written["password"])
-    else:
-        delete = S3Store.delete
-        monkeypatch.setattr(
-            S3Store, "delete", lambda store, keys: dict.fromkeys(delete(store, keys) or keys, "made up")
-        )
-    services = installation.services()
-    cached = replace(services.dataset("vault"), cache=CacheRule(connection="sandbox_cache_key", max_gib=1))
-    (gap,) = [gap for gap in remote_gaps(cached, services.configuration, services.connect) if gap.checked]
-    assert (gap.cluster, gap.part) == ("cloud", "bucket cache (pods)")
-    assert may == "write nothing" or "could be written and not deleted (made up)" in gap.problem
 
 
 @pytest.mark.usefixtures("remote")

@@ -115,6 +115,11 @@ def test_no_shell_stands_between_the_stop_signal_and_the_trainer() -> None:
     assert trainer["args"] == ["digits"]
 
 
+def test_a_pod_with_a_cache_has_its_variables_from_a_secret_of_the_caches() -> None:
+    (trainer,) = build(access=replace(ACCESS, cache_secret="cache"))["spec"]["containers"]
+    assert trainer["envFrom"] == [{"secretRef": {"name": "spillway-store"}}, {"secretRef": {"name": "cache"}}]
+
+
 @pytest.mark.parametrize("what", ["store", "cache"])
 def test_the_certificates_that_vouch_for_a_store_are_where_the_trainer_looks_for_them(what: str) -> None:
     access = {"store": replace(ACCESS, store_ca="ours"), "cache": replace(ACCESS, cache_ca="ours")}

@@ -55,6 +55,20 @@ MISTAKES = {
         "the bucket 'checkpoints' has the datasets or the checkpoints of cluster 'onprem'; name one that has nothing "
         "else, or leave the key out",
     ),
+    "a cache that pods have no identity for": (
+        "clusters.yaml",
+        (*CLUSTER, "object_store", "cache_bucket"),
+        "cache",
+        "clusters[0].object_store.cache_connection",
+        "expected it beside cache_bucket: a bucket, and an identity for pods that reaches that bucket alone",
+    ),
+    "an identity for a cache that there is not": (
+        "clusters.yaml",
+        (*CLUSTER, "object_store", "cache_connection"),
+        "onprem_cache",
+        "clusters[0].object_store.cache_bucket",
+        "expected it beside cache_connection: a bucket, and an identity for pods that reaches that bucket alone",
+    ),
     "a key with a typo": (
         "clusters.yaml",
         (*POOL, "max_node"),

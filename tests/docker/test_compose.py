@@ -30,7 +30,7 @@ DOCKER = ROOT / "docker"
 SITES = ("onprem", "cloud")
 ADDRESS = "192.0.2.7"
 AIRFLOW_SERVICES = ("api-server", "scheduler", "dag-processor", "triggerer")
-STORES = ("store", "store_pods", "store_public", "store_public_pods", "store_remote")
+STORES = ("store", "store_pods", "store_public", "store_public_pods", "store_remote", "store_cache")
 
 
 @pytest.fixture(scope="module")
@@ -91,7 +91,7 @@ def test_airflow_and_the_command_line_read_the_same_connections(compose: dict[st
 
 
 def test_every_password_is_new_and_long(passwords: Mapping[str, str]) -> None:
-    assert len(set(passwords.values())) == len(passwords) == 18
+    assert len(set(passwords.values())) == len(passwords) == 20
     assert min(map(len, passwords.values())) >= 40
 
 

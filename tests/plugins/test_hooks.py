@@ -169,16 +169,18 @@ def test_a_connection_is_converted_with_all_its_fields() -> None:
     )
 
 
+KINDS = ("kubernetes", "store", "store_pods", "store_public", "store_public_pods", "store_cache", "registry")
+
+
 class TestServices:
     @pytest.fixture(autouse=True)
     def without_the_cloud(self, installed: Installed) -> None:
         """Nobody has made the cloud's Connections."""
-        for kind in ("kubernetes", "store", "store_pods", "store_public", "registry"):
+        for kind in KINDS:
             installed.connection(f"cloud_{kind}", None)
 
     def test_every_connection_that_the_configuration_names_is_known(self) -> None:
-        kinds = ("kubernetes", "store", "store_pods", "store_public", "registry")
-        expected = ["spillway_ledger", *(f"{site}_{kind}" for site in ("onprem", "cloud") for kind in kinds)]
+        expected = ["spillway_ledger", *(f"{site}_{kind}" for site in ("onprem", "cloud") for kind in KINDS)]
         assert connection_ids(configuration()) == tuple(expected)
 
     @pytest.mark.parametrize(("map_index", "actor"), [(-1, "train/manual-1/place"), (3, "train/manual-1/place[3]")])

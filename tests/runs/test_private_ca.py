@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from base64 import b64decode
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
@@ -38,7 +39,7 @@ SAFE = {
     "cache": {"connection": "sandbox_cache_key", "max_gib": 1},
 }
 CORE: dict[str, Any] = {"name": "remote-digits", "dataset": "safe", "tier": Tier.CORE, "image_tier": Tier.PUBLIC}
-TWO_STORES = {"store": "onprem_store_remote", "cache": "cloud_store_pods"}
+TWO_STORES = {"store": "onprem_store_remote", "cache": "cloud_store_cache"}
 """Those of a pod that reads core data from the cloud, with the Connections that say how it reaches them."""
 
 
@@ -99,6 +100,19 @@ def test_each_store_of_a_pod_is_vouched_for_by_its_own_certificates_alone(
     written = {entry["metadata"]["name"]: entry["data"] for entry in access_objects(two_stores, away)}
     told = {what: written[name] for what, name in pod_access(two_stores, away).certificates.items()}
     assert told == {what: {"ca.crt": f"the authority of the {what}"} for what in private}
+
+
+def test_a_pod_with_a_cache_has_the_identities_of_its_dataset_and_of_the_cache_and_none_of_its_sites(
+    two_stores: Services, make_job: MakeJob
+) -> None:
+    away = attempt(job=make_job(**CORE))
+    away = replace(away, candidate=replace(away.candidate, cluster="cloud", pool="h100"))
+    written = {entry["metadata"]["name"]: entry["data"] for entry in access_objects(two_stores, away)}
+    access = pod_access(two_stores, away)
+    names = {"store": access.store_secret, "cache": str(access.cache_secret)}
+    who = {what: b64decode(written[name][f"SPILLWAY_{what.upper()}_ACCESS_KEY"]) for what, name in names.items()}
+    assert who == {"store": b"onprem-remote", "cache": b"cloud-cache"}
+    assert written.keys() == {*names.values(), access.pull_secret}
 
 
 def test_a_pod_reads_and_caches_where_each_store_has_an_authority_of_its_own(

@@ -35,7 +35,7 @@ _BY_DIGEST = re.compile(r"[^@\s]+/[^@\s]+@sha256:[0-9a-f]{64}")
 class PodAccess:
     """The objects of its namespace by which a pod reaches store and registry, by name.
 
-    ``store_secret``: its keys become the environment of the trainer.
+    ``store_secret`` and ``cache_secret``: their keys become the environment of the trainer; None where it has no cache.
     ``store_ca`` and ``cache_ca``: ConfigMaps with the certificates that vouch for its store and for its cache's, each
     for that one alone; None where the image knows them.
     ``pull_secret``: what its node shows the registry.
@@ -43,6 +43,7 @@ class PodAccess:
 
     store_secret: str
     pull_secret: str
+    cache_secret: str | None = None
     store_ca: str | None = None
     cache_ca: str | None = None
 
@@ -102,7 +103,7 @@ def grace_seconds(declared: timedelta, measured_flush: timedelta | None) -> int:
 
 
 def store_secret(name: str, namespace: str, environment: Mapping[str, str], *, installation: str) -> Mapping[str, Any]:
-    """The Secret that carries the object store's credentials, a key for each variable of the environment."""
+    """A Secret that carries an object store's credentials, a key for each variable of the environment."""
     return _secret(name, namespace, "Opaque", environment, installation)
 
 
@@ -182,7 +183,7 @@ def _trainer(
         "imagePullPolicy": "IfNotPresent",
         "args": list(job.command),
         "env": [{"name": name, "value": environment[name]} for name in sorted(environment)],
-        "envFrom": [{"secretRef": {"name": access.store_secret}}],
+        "envFrom": [{"secretRef": {"name": name}} for name in (access.store_secret, access.cache_secret) if name],
         "resources": {
             "requests": {
                 "cpu": f"{job.cpu_millicores}m",

@@ -61,8 +61,10 @@ def _home_gaps(home: Cluster, foreign: list[Cluster], held: list[Dataset], conne
         for connection, who in (
             (cluster.object_store.connection, "mover"),
             (cluster.object_store.pod_connection, "pods"),
+            (cluster.object_store.cache_connection, "pods (cache)"),
         ):
-            yield from _tried(home, cluster.name, connection, who, key, connect)
+            if connection is not None:
+                yield from _tried(home, cluster.name, connection, who, key, connect)
 
 
 def _public_gaps(dataset: Dataset, home: Cluster, connect: Connect) -> Iterator[Gap]:

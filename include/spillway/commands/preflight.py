@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
 from spillway.codec import encode
+from spillway.commands.cache_rights import cache_gaps
 from spillway.commands.console import Console
 from spillway.commands.core_data import core_data_gaps
 from spillway.commands.installation import Installation
@@ -44,6 +45,7 @@ def _preflight(installation: Installation, console: Console, options: argparse.N
             *preflight([site_access(cluster, connect, declared) for cluster in clusters]),
             *(gap for cluster in clusters for gap in _pod_store_gaps(cluster, connect)),
             *core_data_gaps(declared, connect),
+            *cache_gaps(declared, connect),
             *checkpoint_gaps(declared, () if isinstance(uses, SpillwayError) else uses, connect),
         )
     gaps = merged(found)

@@ -15,7 +15,6 @@ from spillway.preflight import PROBE_PREFIX, Gap, remedy
 from spillway.runs.services import Connect
 from spillway.runs.sites import bucket
 from spillway.stores.base import ObjectStore, list_data
-from spillway.stores.encrypted_cache import key_of
 
 KEYS_LOOKED_AT = 10_000
 """Below each prefix that may hold core objects: preflight is a look, not an inventory."""
@@ -45,7 +44,6 @@ def remote_gaps(dataset: Dataset, declared: Configuration, connect: Connect) -> 
     if key is None:
         unread = f"not checked whether the identity of Connection '{conn_id}' can read it: there is no object of it"
         yield Gap(cluster=home.name, part=part, problem=unread, fix="ask again when there is", checked=False)
-    yield from _cache_gaps(dataset, declared, connect)
     for may in wrong:
         yield Gap(
             cluster=home.name,
@@ -53,28 +51,6 @@ def remote_gaps(dataset: Dataset, declared: Configuration, connect: Connect) -> 
             problem=f"the identity of Connection '{conn_id}' can {may}",
             fix=f"let it list bucket {name} and read {dataset.prefix} in it, no more",
         )
-
-
-def _cache_gaps(dataset: Dataset, declared: Configuration, connect: Connect) -> Iterator[Gap]:
-    """Whether there is a key, and for pods a bucket at each site that declares one, in which they keep and delete."""
-    rule = dataset.cache
-    if rule is None:
-        return
-    wanted: list[tuple[str, str, str, str | None]]
-    wanted = [(dataset.home, f"dataset {dataset.name} (cache)", rule.connection, None)]
-    for site in declared.clusters.values():
-        if site.object_store.cache_bucket is not None and not site.may_hold(dataset.strictest):
-            name = site.object_store.cache_bucket
-            wanted.append((site.name, f"bucket {name} (pods)", site.object_store.pod_connection, name))
-    for where, part, conn_id, bucket_name in wanted:
-        try:
-            known = connect(conn_id)
-            if bucket_name is None:
-                key_of(known.password or "")
-            else:
-                _try_cache(bucket(known, bucket_name, where))
-        except SpillwayError as problem:
-            yield Gap(cluster=where, part=part, problem=problem.told, fix=remedy(problem, conn_id))
 
 
 def core_keys(dataset: Dataset, store: ObjectStore) -> Iterator[str]:
@@ -86,16 +62,6 @@ def core_keys(dataset: Dataset, store: ObjectStore) -> Iterator[str]:
         for entry in islice(list_data(store, prefix), KEYS_LOOKED_AT):
             if dataset.tier_of(entry.key) is Tier.CORE and not dataset.asks_tags(entry.key):
                 yield entry.key
-
-
-def _try_cache(store: ObjectStore) -> None:
-    """Write an object and delete it again, as pods do with blocks; raises AccessDenied where they cannot."""
-    key = f"{PROBE_PREFIX}{uuid.uuid4()}"
-    store.put(key, PROBE, size_bytes=len(PROBE))
-    refused = store.delete([key])
-    if refused:
-        fix = "let it delete there: a full cache makes room for nothing"
-        raise AccessDenied(store.name, f"{key} could be written and not deleted ({refused[key]})", fix=fix)
 
 
 def _reads(theirs: ObjectStore, mine: ObjectStore, other: Dataset) -> bool:

@@ -67,6 +67,7 @@ class StoreEntry(Entry):
     public_connection: Text | None = None
     public_pod_connection: Text | None = None
     cache_bucket: Text | None = None
+    cache_connection: Text | None = None
 
 
 class RegistryEntry(Entry):

@@ -72,7 +72,7 @@ def load(directory: Path) -> Configuration:
     clusters = [entry.cluster() for entry in read(directory / CLUSTERS, ClustersFile).clusters]
     by_name = {cluster.name: cluster for cluster in clusters}
     for index, cluster in enumerate(clusters):
-        _check_cache(cluster.object_store, clusters, f"clusters[{index}].object_store.cache_bucket")
+        _check_cache(cluster.object_store, clusters, f"clusters[{index}].object_store")
     datasets = with_neighbours([entry.dataset() for entry in read(directory / DATASETS, DatasetsFile).datasets])
     for index, dataset in enumerate(datasets):
         _check_home(dataset, by_name, f"datasets[{index}].home")
@@ -226,13 +226,22 @@ def with_neighbours(datasets: Sequence[Dataset]) -> list[Dataset]:
 
 
 def _check_cache(store: StoreRef, clusters: Sequence[Cluster], path: str) -> None:
-    """A cache deletes what it has no room for, and is purged: nothing else may lie in its bucket."""
+    """A cache deletes what it has no room for, and is purged: nothing else may lie in its bucket, nor may whoever keeps
+    core data there reach anything else.
+    """
     for other in clusters:
         theirs = other.object_store
         same = store.cache_bucket in {theirs.dataset_bucket, theirs.checkpoint_bucket}
         if same and store.connection == theirs.connection:
             problem = f"the bucket '{store.cache_bucket}' has the datasets or the checkpoints of cluster '{other.name}'"
-            raise ConfigError(CLUSTERS, path, f"{problem}; name one that has nothing else, or leave the key out")
+            fix = "name one that has nothing else, or leave the key out"
+            raise ConfigError(CLUSTERS, f"{path}.cache_bucket", f"{problem}; {fix}")
+    if (store.cache_bucket is None) != (store.cache_connection is None):
+        absent, there = (
+            ("cache_connection", "cache_bucket") if store.cache_bucket else ("cache_bucket", "cache_connection")
+        )
+        problem = f"expected it beside {there}: a bucket, and an identity for pods that reaches that bucket alone"
+        raise ConfigError(CLUSTERS, f"{path}.{absent}", problem)
 
 
 def _check_home(dataset: Dataset, clusters: Mapping[str, Cluster], path: str) -> None:

@@ -67,7 +67,8 @@ class StoreRef:
     where there is one, can read public datasets only: the mover reads with it what goes to a site without core data.
     ``public_pod_connection`` is the one that pods get which read the public part of a dataset: it reads public data and
     the records of parts, and reads and writes checkpoints; None: such pods do not run where core data is.
-    ``cache_bucket`` is where pods keep, encrypted, what they read of core data of other sites; None: nowhere.
+    ``cache_bucket`` is where pods keep, encrypted, what they read of core data of other sites, as ``cache_connection``,
+    which is for nothing else; None: nowhere.
     """
 
     connection: str
@@ -77,6 +78,7 @@ class StoreRef:
     public_connection: str | None = None
     public_pod_connection: str | None = None
     cache_bucket: str | None = None
+    cache_connection: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

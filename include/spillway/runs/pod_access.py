@@ -45,6 +45,7 @@ def pod_access(services: Services, attempt: Attempt) -> PodAccess:
     certificates = _certificates(services, attempt)
     return PodAccess(
         store_secret=f"spillway-store-{installation}{suffix}",
+        cache_secret=f"spillway-cache-{installation}{suffix}" if _cache(services, attempt) else None,
         store_ca=f"spillway-store-ca-{installation}{suffix}" if "store" in certificates else None,
         cache_ca=f"spillway-cache-ca-{installation}{suffix}" if "cache" in certificates else None,
         pull_secret=f"spillway-registry-{installation}",
@@ -55,8 +56,11 @@ def access_objects(services: Services, attempt: Attempt) -> list[Mapping[str, An
     """The objects that ``pod_access`` names."""
     site, installation = services.site(attempt.candidate.cluster), services.ledger.installation()
     namespace, access = site.cluster.namespace, pod_access(services, attempt)
+    secrets = {access.store_secret: _store_environment("SPILLWAY_STORE", _pod_store(services, attempt))}
+    if access.cache_secret is not None and (cache := _cache(services, attempt)) is not None:
+        secrets[access.cache_secret] = _cache_environment(services, attempt, *cache)
     objects = [
-        store_secret(access.store_secret, namespace, _environment(services, attempt), installation=installation),
+        *(store_secret(name, namespace, values, installation=installation) for name, values in secrets.items()),
         pull_secret(
             access.pull_secret,
             namespace,
@@ -76,8 +80,8 @@ def _certificates(services: Services, attempt: Attempt) -> dict[str, str]:
     them. Each store has its own: a client to whom certificates are named trusts no others.
     """
     stores = {"store": _pod_store(services, attempt)}
-    if _cache(services, attempt) is not None:
-        stores["cache"] = services.site(attempt.candidate.cluster).pod_store
+    if (cache := _cache(services, attempt)) is not None:
+        stores["cache"] = cache[1]
     found = {what: _store_certificates(store) for what, store in stores.items()}
     return {what: text for what, text in found.items() if text}
 
@@ -96,31 +100,28 @@ def _store_certificates(store: ConnectionSpec) -> str:
         raise ConfigError("Connections", field, f"expected a file of certificates (PEM): {problem}") from problem
 
 
-def _environment(services: Services, attempt: Attempt) -> dict[str, str]:
-    """The Secret that a pod reads the addresses of its stores from, its identities and, where it has one, the cache."""
-    environment = _store_environment("SPILLWAY_STORE", _pod_store(services, attempt))
-    rule = _cache(services, attempt)
-    if rule is None:
-        return environment
-    site, key = services.site(attempt.candidate.cluster), key_of(services.connect(rule.connection).password or "")
+def _cache_environment(services: Services, attempt: Attempt, rule: CacheRule, store: ConnectionSpec) -> dict[str, str]:
+    """Where the pod's cache is, its identity there, and the key."""
+    key = key_of(services.connect(rule.connection).password or "")
     return {
-        **environment,
-        **_store_environment("SPILLWAY_CACHE", site.pod_store),
-        "SPILLWAY_CACHE_BUCKET": site.cluster.object_store.cache_bucket or "",
+        **_store_environment("SPILLWAY_CACHE", store),
+        "SPILLWAY_CACHE_BUCKET": services.cluster(attempt.candidate.cluster).object_store.cache_bucket or "",
         "SPILLWAY_CACHE_PREFIX": prefix_of(key, attempt.job.datasets[0].name),
         "SPILLWAY_CACHE_KEY": key.hex(),
         "SPILLWAY_CACHE_BYTES": str(rule.limit_bytes),
     }
 
 
-def _cache(services: Services, attempt: Attempt) -> CacheRule | None:
-    """The rule of the cache that the pod has; None where its dataset is not read from another site, or its own has no
-    place for one.
+def _cache(services: Services, attempt: Attempt) -> tuple[CacheRule, ConnectionSpec] | None:
+    """The rule of the cache that the pod has, and its identity there, which reaches nothing else of the site; None
+    where its dataset is not read from another site, or its own has no place for one.
     """
     here = attempt.candidate.cluster
-    if services.store_site(attempt.job, here) == here or services.cluster(here).object_store.cache_bucket is None:
+    conn_id = services.cluster(here).object_store.cache_connection
+    if services.store_site(attempt.job, here) == here or conn_id is None:
         return None
-    return services.dataset(attempt.job.datasets[0].name).cache
+    rule = services.dataset(attempt.job.datasets[0].name).cache
+    return None if rule is None else (rule, services.connect(conn_id))
 
 
 def _store_environment(name: str, store: ConnectionSpec) -> dict[str, str]:

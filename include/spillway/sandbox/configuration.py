@@ -84,6 +84,7 @@ def _cluster(site: SiteSettings) -> dict[str, Any]:
             "dataset_bucket": DATASET_BUCKET,
             "checkpoint_bucket": CHECKPOINT_BUCKET,
             "cache_bucket": CACHE_BUCKET,
+            "cache_connection": f"{site.name}_store_cache",
         },
         "registry": {"connection": f"{site.name}_registry"},
         "pools": [
@@ -118,41 +119,19 @@ def _site_connections(settings: SandboxSettings, site: SiteSettings, certificate
     made = credentials(settings)
     store = {"endpoint_url": site.store_endpoint, "region_name": "us-east-1"}
     return {
+        f"{site.name}_store{'' if who == 'mover' else f'_{who}'}": {
+            "conn_type": "aws",
+            "login": f"{site.name}-{who}".replace("_", "-"),
+            "password": made[f"{site.name}_{who}_secret"],
+            "extra": json.dumps(store),
+        }
+        for who in ("mover", "pods", "public", "public_pods", "remote", "cache")
+    } | {
         f"{site.name}_kubernetes": {
             "conn_type": "kubernetes",
             "extra": json.dumps(
                 {"kube_config": json.dumps(kubeconfig(settings, site, certificates)), "namespace": NAMESPACE}
             ),
-        },
-        f"{site.name}_store": {
-            "conn_type": "aws",
-            "login": f"{site.name}-mover",
-            "password": made[f"{site.name}_mover_secret"],
-            "extra": json.dumps(store),
-        },
-        f"{site.name}_store_pods": {
-            "conn_type": "aws",
-            "login": f"{site.name}-pods",
-            "password": made[f"{site.name}_pod_secret"],
-            "extra": json.dumps(store),
-        },
-        f"{site.name}_store_public": {
-            "conn_type": "aws",
-            "login": f"{site.name}-public",
-            "password": made[f"{site.name}_public_secret"],
-            "extra": json.dumps(store),
-        },
-        f"{site.name}_store_public_pods": {
-            "conn_type": "aws",
-            "login": f"{site.name}-public-pods",
-            "password": made[f"{site.name}_public_pod_secret"],
-            "extra": json.dumps(store),
-        },
-        f"{site.name}_store_remote": {
-            "conn_type": "aws",
-            "login": f"{site.name}-remote",
-            "password": made[f"{site.name}_remote_secret"],
-            "extra": json.dumps(store),
         },
         f"{site.name}_registry": {
             "conn_type": "http",

@@ -154,10 +154,10 @@ def check_ports(settings: SandboxSettings, *, with_airflow: bool) -> None:
 
 CREDENTIALS = (
     "airflow_admin_password", "airflow_jwt_secret", "airflow_fernet_source", "cache_key_source",
-    "onprem_api_token", "onprem_mover_secret", "onprem_pod_secret", "onprem_public_secret",
-    "onprem_public_pod_secret", "onprem_remote_secret", "onprem_registry_password",
-    "cloud_api_token", "cloud_mover_secret", "cloud_pod_secret", "cloud_public_secret",
-    "cloud_public_pod_secret", "cloud_remote_secret", "cloud_registry_password",
+    "onprem_api_token", "onprem_mover_secret", "onprem_pods_secret", "onprem_public_secret",
+    "onprem_public_pods_secret", "onprem_remote_secret", "onprem_cache_secret", "onprem_registry_password",
+    "cloud_api_token", "cloud_mover_secret", "cloud_pods_secret", "cloud_public_secret",
+    "cloud_public_pods_secret", "cloud_remote_secret", "cloud_cache_secret", "cloud_registry_password",
 )  # fmt: skip
 
 

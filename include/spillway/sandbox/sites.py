@@ -112,8 +112,8 @@ def _api_server(settings: SandboxSettings, site: SiteSettings, state: Path, issu
 def store_identities(settings: SandboxSettings, site: SiteSettings) -> tuple[Identity, ...]:
     """The mover, who may do all, the pods, who read data and write checkpoints, and who reads public data only.
 
-    Also pods that read public parts, which write any checkpoint, and pods of the other site, which read what is below
-    ``REMOTE_PREFIX`` and write checkpoints of ``REMOTE_JOBS``.
+    Also pods that read public parts, which write any checkpoint, pods of the other site, which read what is below
+    ``REMOTE_PREFIX`` and write checkpoints of ``REMOTE_JOBS``, and those of this site in its cache.
     """
     made = credentials(settings)
     public = (*(f"Read:{DATASET_BUCKET}/{prefix}*" for prefix in PUBLIC_PREFIXES), f"List:{DATASET_BUCKET}")
@@ -127,12 +127,11 @@ def store_identities(settings: SandboxSettings, site: SiteSettings) -> tuple[Ide
         Identity(
             name=f"{site.name}-pods",
             access_key=f"{site.name}-pods",
-            secret_key=made[f"{site.name}_pod_secret"],
+            secret_key=made[f"{site.name}_pods_secret"],
             actions=(
                 f"Read:{DATASET_BUCKET}",
                 f"List:{DATASET_BUCKET}",
                 *_all_of(CHECKPOINT_BUCKET),
-                *_all_of(CACHE_BUCKET),
             ),
         ),
         Identity(
@@ -144,7 +143,7 @@ def store_identities(settings: SandboxSettings, site: SiteSettings) -> tuple[Ide
         Identity(
             name=f"{site.name}-public-pods",
             access_key=f"{site.name}-public-pods",
-            secret_key=made[f"{site.name}_public_pod_secret"],
+            secret_key=made[f"{site.name}_public_pods_secret"],
             actions=(*public, f"Read:{DATASET_BUCKET}/{OWN_PREFIX}*", *_all_of(CHECKPOINT_BUCKET)),
         ),
         Identity(
@@ -156,6 +155,12 @@ def store_identities(settings: SandboxSettings, site: SiteSettings) -> tuple[Ide
                 f"List:{DATASET_BUCKET}",
                 *_all_of(f"{CHECKPOINT_BUCKET}/{REMOTE_JOBS}*"),
             ),
+        ),
+        Identity(
+            name=f"{site.name}-cache",
+            access_key=f"{site.name}-cache",
+            secret_key=made[f"{site.name}_cache_secret"],
+            actions=_all_of(CACHE_BUCKET),
         ),
     )
 
