@@ -69,3 +69,12 @@ def test_a_job_file_may_say_of_the_image_itself_what_it_was_made_of(tmp_path: Pa
     (jobs / "job.yaml").write_text(f"image: train:v1\ndataset: faces\nimage_tier: {said}\n")
     (use,) = load_image_uses(jobs, datasets)
     assert (use.tier, use.unclear_in) == (tier, "job.yaml" if said == "pubic" else None)
+
+
+@pytest.mark.parametrize(("part", "dataset"), [("", "faces"), ("part: public\n", None)])
+def test_a_job_that_reads_the_public_part_alone_reads_nothing_over_the_link(
+    tmp_path: Path, part: str, dataset: str | None
+) -> None:
+    (tmp_path / "job.yaml").write_text(f"image: train:v1\ndataset: faces\n{part}")
+    (use,) = load_image_uses(tmp_path, {})
+    assert use.dataset == dataset

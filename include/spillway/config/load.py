@@ -182,7 +182,7 @@ def _image_use(path: Path, datasets: Mapping[str, Dataset]) -> ImageUse | None:
         job=str(written.get("name", path.stem)),
         image=str(image),
         tier=said or Tier.CORE,
-        dataset=None if dataset is None else str(dataset),
+        dataset=None if dataset is None or part else str(dataset),
         unclear_in=path.name if said is None else None,
     )
 
