@@ -102,7 +102,7 @@ PAID = replace(
     seconds_per_step=36.0,
     steps_at_risk=0,
     steps_left=1000,  # ten hours
-    gpus=8,
+    units=Decimal(8),
     price_here=Decimal(8),
     price_there=Decimal("2.5"),
     egress_price_per_gib=Decimal("0.02"),
@@ -165,8 +165,8 @@ def test_from_nothing_to_four_terabytes_the_advice_flips_once_at_the_size_that_p
 @pytest.mark.parametrize(
     "missing",
     [
-        "gpus", "price_here", "price_there", "egress_price_per_gib", "brought_egress", "steps_left", "checkpoint_bytes",
-        "missing_checkpoint_bytes", "image_bytes", "dataset_bytes", "flush", "restart",
+        "units", "price_here", "price_there", "egress_price_per_gib", "brought_egress", "steps_left",
+        "checkpoint_bytes", "missing_checkpoint_bytes", "image_bytes", "dataset_bytes", "flush", "restart",
     ],
 )  # fmt: skip
 def test_what_a_move_saves_is_unknown_as_soon_as_a_part_of_it_is(missing: str) -> None:

@@ -9,7 +9,7 @@ from decimal import Decimal
 import pytest
 
 from spillway.model import Billing, CostEntry
-from spillway.pricing import cost, gpu_hours, price_per_gpu_hour, prolonged
+from spillway.pricing import cost, gpu_hours, hourly_price, prolonged
 from spillway.testing.builders import NOW, node_pool
 
 
@@ -28,11 +28,11 @@ from spillway.testing.builders import NOW, node_pool
 )
 def test_only_a_price_that_can_be_believed_is_one(billing: Billing, declared: str, price: str | None) -> None:
     pool = node_pool(prices_per_gpu_hour={billing: Decimal(declared)})
-    assert price_per_gpu_hour(pool, billing) == (None if price is None else Decimal(price))
+    assert hourly_price(pool, billing) == (None if price is None else Decimal(price))
 
 
 def test_a_billing_type_that_is_not_declared_has_no_price() -> None:
-    assert price_per_gpu_hour(node_pool(), Billing.SPOT) is None
+    assert hourly_price(node_pool(), Billing.SPOT) is None
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def test_a_booking_with_another_end_keeps_its_price() -> None:
         department="research",
         job="digits",
         billing=Billing.OWNED,
-        gpus=4,
+        gpus=Decimal(4),
         gpu_hours=Decimal(4),
         price_per_gpu_hour=Decimal("2.5"),
         amount=Decimal(10),

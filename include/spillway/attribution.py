@@ -89,6 +89,8 @@ def _part(entry: CostEntry, month: Month, *, metered: Decimal | None = None) -> 
         billed=billed,
         allocated=None if reserved is None else gpu_hours(entry.gpus, *within(month, reserved, entry.ended_at)),
         used=None if entry.utilisation is None else EXACT.multiply(billed, entry.utilisation),
-        metered=cost(entry.gpus, start, end, entry.price_per_gpu_hour) if metered is None else metered,
-        fixed=EXACT.divide(EXACT.multiply(billed, entry.fixed_cost_per_gpu_month), month.hours),
+        metered=cost(entry.priced_units, start, end, entry.price_per_gpu_hour) if metered is None else metered,
+        fixed=EXACT.divide(
+            EXACT.multiply(gpu_hours(entry.priced_units, start, end), entry.fixed_cost_per_gpu_month), month.hours
+        ),
     )

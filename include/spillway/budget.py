@@ -33,12 +33,12 @@ def expected_end(job: JobSpec, started_at: datetime, now: datetime, zone: str) -
 
 
 def cost_within(
-    month: Month, gpus: Decimal, start: datetime, end: datetime, *, price: Decimal, fixed: Decimal = Decimal(0)
+    month: Month, units: Decimal, start: datetime, end: datetime, *, price: Decimal, fixed: Decimal = Decimal(0)
 ) -> Decimal:
-    """What GPUs cost in the month that are used from start to end; ``fixed`` is a month's of each of them."""
+    """What GPUs, or cores, used from start to end cost in the month; ``fixed`` is a month's of each of them."""
     start, end = within(month, start, end)
-    share = EXACT.divide(EXACT.multiply(gpu_hours(gpus, start, end), fixed), month.hours)
-    return EXACT.add(cost(gpus, start, end, price), share)
+    share = EXACT.divide(EXACT.multiply(gpu_hours(units, start, end), fixed), month.hours)
+    return EXACT.add(cost(units, start, end, price), share)
 
 
 def month_in(state: BudgetState) -> Month:

@@ -32,8 +32,9 @@ class MoveFacts:
     size of one checkpoint (the next one is taken to be as large as the newest). ``flush`` is the slowest commit so far,
     ``grace`` what the pod is given for its last one. ``restart`` is from a pod's creation to its start.
     ``steps_at_risk`` are those since the newest commit, ``steps_left`` those to the end, ``steps_to_checkpoint`` those
-    to the next commit of the schedule. Prices are of a GPU-hour; ``egress_price_per_gib`` is what the site that is left
-    takes for checkpoints, ``brought_egress`` what the homes of image and dataset take for these, in money.
+    to the next commit of the schedule. Prices are of an hour of one of ``units``: GPUs, or cores;
+    ``egress_price_per_gib`` is what the site that is left takes for checkpoints, ``brought_egress`` what the homes of
+    image and dataset take for these, in money.
     """
 
     image_bytes: int | None = None
@@ -48,7 +49,7 @@ class MoveFacts:
     steps_at_risk: int | None = None
     steps_left: int | None = None
     steps_to_checkpoint: int | None = None
-    gpus: Decimal | None = None
+    units: Decimal | None = None
     price_here: Decimal | None = None
     price_there: Decimal | None = None
     egress_price_per_gib: Decimal | None = None
@@ -94,8 +95,8 @@ def saving(facts: MoveFacts, expected: MoveEstimate) -> Decimal | None:
     egress, paid = _egress(facts), {name: _hours(expected.pause[name]) for name in ("flush", "restart", "lost_steps")}
     ahead = [_hours(term) for term in expected.beforehand.values()]
     left = _hours(_steps(facts, facts.steps_left))
-    here, there, gpus = facts.price_here, facts.price_there, facts.gpus
-    if egress is None or here is None or there is None or gpus is None or left is None:
+    here, there, units = facts.price_here, facts.price_there, facts.units
+    if egress is None or here is None or there is None or units is None or left is None:
         return None
     known = {name: hours for name, hours in paid.items() if hours is not None}
     trained_on = [hours for hours in ahead if hours is not None]
@@ -103,7 +104,7 @@ def saving(facts: MoveFacts, expected: MoveEstimate) -> Decimal | None:
         return None
     kept = max(Decimal(0), left - sum(trained_on))
     pause = here * known["flush"] + there * (known["restart"] + known["lost_steps"])
-    return gpus * ((here - there) * kept - pause) - egress
+    return units * ((here - there) * kept - pause) - egress
 
 
 def advise(facts: MoveFacts, expected: MoveEstimate) -> MoveAdvice:

@@ -204,7 +204,8 @@ def _clock_gaps(cluster: str, ahead: timedelta | None) -> Iterator[Gap]:
 
 def _node_gaps(state: ClusterState) -> Iterator[Gap]:
     name = state.cluster.name
-    if not any(node.allocatable_gpus for node in state.nodes):
+    with_gpus = any(pool.gpus_per_node for pool in state.cluster.pools)
+    if with_gpus and not any(node.allocatable_gpus for node in state.nodes):
         yield Gap(
             cluster=name,
             part="nodes",

@@ -13,20 +13,21 @@ EXACT = Context(prec=50)
 _HOUR = Decimal(timedelta(hours=1) // timedelta(microseconds=1))
 
 
-def price_per_gpu_hour(pool: NodePool, billing: Billing) -> Decimal | None:
-    """The declared price, or None where there is none that can be believed.
+def hourly_price(pool: NodePool, billing: Billing) -> Decimal | None:
+    """The declared price of a GPU, of a core in a pool without GPUs; None where there is none that can be believed.
 
     A price that is absent, not a number, infinite or negative is not a price; nor is 0, except for owned GPUs.
     """
-    price = pool.prices_per_gpu_hour.get(billing)
+    price = pool.prices_per_hour.get(billing)
     if price is None or not price.is_finite() or price < 0:
         return None
     return None if price == 0 and billing is not Billing.OWNED else price
 
 
-def fixed_cost_per_gpu_month(pool: NodePool) -> Decimal:
-    """What one GPU of the pool costs a month whether it is used or not; 0 where the pool declares no such cost."""
-    return EXACT.divide(pool.fixed_cost_per_month, Decimal(pool.max_gpus))
+def monthly_fixed_cost(pool: NodePool) -> Decimal:
+    """What a GPU of the pool, or a core where it has none, costs a month whether it is used or not; 0 where nothing."""
+    of_all = pool.fixed_cost_per_month
+    return EXACT.divide(of_all, pool.priced_units) if of_all else of_all
 
 
 def price_is_stale(pool: NodePool, billing: Billing, max_age: timedelta | None, now: datetime) -> bool:
@@ -47,8 +48,8 @@ def gpu_hours(gpus: Decimal | int, started_at: datetime, ended_at: datetime) -> 
     return cost(gpus, started_at, ended_at, Decimal(1))
 
 
-def cost(gpus: Decimal | int, started_at: datetime, ended_at: datetime, price: Decimal) -> Decimal:
-    """What ``gpus`` cost from start to end at a price per GPU-hour; not rounded to any currency's unit.
+def cost(units: Decimal | int, started_at: datetime, ended_at: datetime, price: Decimal) -> Decimal:
+    """What GPUs, or cores, cost from start to end at the price of an hour of one; not rounded to any currency's unit.
 
     Raises:
         ValueError: the end is before the start.
@@ -57,7 +58,7 @@ def cost(gpus: Decimal | int, started_at: datetime, ended_at: datetime, price: D
         raise ValueError(f"expected an end after the start {started_at.isoformat()}, got {ended_at.isoformat()}")
     microseconds = (ended_at - started_at) // timedelta(microseconds=1)
     # Multiplied first and divided once: twenty minutes at 3 an hour are 1, not 0.999...
-    return EXACT.divide(EXACT.multiply(EXACT.multiply(gpus, microseconds), price), _HOUR)
+    return EXACT.divide(EXACT.multiply(EXACT.multiply(units, microseconds), price), _HOUR)
 
 
 def prolonged(entry: CostEntry, ended_at: datetime) -> CostEntry:
@@ -70,13 +71,13 @@ def prolonged(entry: CostEntry, ended_at: datetime) -> CostEntry:
         entry,
         ended_at=ended_at,
         gpu_hours=gpu_hours(entry.gpus, entry.started_at, ended_at),
-        amount=cost(entry.gpus, entry.started_at, ended_at, entry.price_per_gpu_hour),
+        amount=cost(entry.priced_units, entry.started_at, ended_at, entry.price_per_gpu_hour),
     )
 
 
 def repriced(entry: CostEntry, price: Decimal) -> CostEntry:
-    """The booking at another price per GPU-hour."""
-    amount = cost(entry.gpus, entry.started_at, entry.ended_at, price)
+    """The booking at another price of an hour."""
+    amount = cost(entry.priced_units, entry.started_at, entry.ended_at, price)
     return dataclasses.replace(entry, price_per_gpu_hour=price, amount=amount)
 
 

@@ -12,8 +12,8 @@ from spillway.clouds.facts import (
     NodeCondition,
     gpu_resources,
     gpus_of,
+    needs_by_node,
     needs_of,
-    needs_without_gpus,
     node_condition,
     node_state,
 )
@@ -89,9 +89,6 @@ def test_a_pool_of_parts_counts_the_parts_that_its_nodes_have() -> None:
     seen["status"]["allocatable"][halves.resource] = "16"
     assert node_state(seen, pools).allocatable_gpus == 16
     assert gpu_resources(pools) == ["nvidia.com/gpu", halves.resource]
-    part = {"name": "c", "resources": {"requests": {"cpu": "2"}, "limits": {halves.resource: 1}}}
-    pods = [plain("n1", cpu="1"), {"spec": {"nodeName": "n1", "containers": [part]}}]
-    assert needs_without_gpus(pods, gpu_resources(pools))["n1"] == Needs(cpu_millicores=1000)
 
 
 def plain(node: str | None, *, phase: str = "Running", **requests: str) -> dict[str, Any]:
@@ -102,7 +99,7 @@ def plain(node: str | None, *, phase: str = "Running", **requests: str) -> dict[
     }
 
 
-def test_a_node_has_for_gpu_pods_what_others_leave() -> None:
+def test_a_node_has_for_pods_that_are_counted_what_others_leave() -> None:
     seen = node()
     seen["status"]["allocatable"]["memory"] = "16Gi"
     pods = [
@@ -111,9 +108,8 @@ def test_a_node_has_for_gpu_pods_what_others_leave() -> None:
         plain("n2", cpu="4"),
         plain(None, cpu="4"),
         plain("n1", cpu="4", phase="Succeeded"),
-        {"spec": {"nodeName": "n1", "containers": [gpu(1)]}},
     ]
-    state = node_state(seen, POOLS, needs_without_gpus(pods)["n1"])
+    state = node_state(seen, POOLS, needs_by_node(pods)["n1"])
     assert (state.cpu_millicores, state.memory_mib) == (7650, 15360 - 62)
     assert node_state(seen, POOLS, Needs(cpu_millicores=9000)).cpu_millicores == 0
     del seen["status"]["allocatable"]["memory"]

@@ -50,11 +50,21 @@ def test_a_pod_takes_gpus_until_it_has_ended() -> None:
     assert pod_use(without, namespace="training") is None
 
 
+def test_a_pod_of_ours_is_counted_without_gpus_too() -> None:
+    """Its reservation stands for the same cores, which would count twice otherwise."""
+    ours = pod({"phase": "Running"})
+    ours["spec"]["containers"] = [{"name": "c", "resources": {"requests": {"cpu": "4"}}}]
+    assert pod_use(ours, namespace="training") == PodUse(
+        name="digits-1", namespace="training", gpus=0, cpu_millicores=4000, attempt="digits-1", node="n1"
+    )
+    assert pod_use(ours, namespace="elsewhere") is None
+
+
 def test_a_pod_may_take_a_part_of_a_gpu() -> None:
     part = "nvidia.com/mig-3g.40gb"
     seen = pod({"phase": "Running"})
     seen["spec"]["containers"] = [{"name": "c", "resources": {"limits": {part: 1}}}]
-    assert pod_use(seen, namespace="training") is None
+    assert pod_use(seen, namespace="elsewhere") is None
     assert pod_use(seen, namespace="training", resources=["nvidia.com/gpu", part]) == PodUse(
         name="digits-1", namespace="training", gpus=1, gpu_resource=part, attempt="digits-1", node="n1"
     )

@@ -275,6 +275,12 @@ def test_a_part_of_a_gpu_is_asked_for_by_the_resource_of_the_pool_and_no_overrid
             build(attempt(job=job), cluster=onprem_cluster(pools=(pool,)))
 
 
+def test_work_without_gpus_asks_for_none_and_keeps_off_nodes_that_have_some() -> None:
+    spec = build(attempt(job=job_spec(gpus_per_node=0, cpu_cores=4)))["spec"]
+    assert spec["containers"][0]["resources"] == {"requests": {"cpu": "4000m", "memory": "1024Mi"}, "limits": {}}
+    assert "nvidia.com/gpu" not in [toleration["key"] for toleration in spec["tolerations"]]
+
+
 @pytest.mark.parametrize(("overrides", "field"), FORBIDDEN.values(), ids=FORBIDDEN)
 def test_an_override_of_what_the_platform_relies_on_is_refused_by_name(
     overrides: Mapping[str, Any], field: str

@@ -26,8 +26,7 @@ MISTAKES = {
         "stall.after",
         "expected a duration of at least 2m, got '30s'; `stall: null` switches it off",
     ),
-    "zero GPUs": ("gpus_per_node", 0, "gpus_per_node", "expected a number of at least 1, got 0"),
-    "negative GPUs": ("gpus_per_node", -1, "gpus_per_node", "expected a number of at least 1, got -1"),
+    "negative GPUs": ("gpus_per_node", -1, "gpus_per_node", "expected a number of at least 0, got -1"),
     "half a GPU": ("gpus_per_node", 0.5, "gpus_per_node", "expected an integer, got 0.5"),
     "a whole part of a GPU": (
         "gpu_fraction",

@@ -16,6 +16,7 @@ from spillway.config.clusters import ClusterEntry, GpuShareEntry, LinkEntry, Poo
 from spillway.config.datasets import DatasetEntry
 from spillway.config.job import JobFile
 from spillway.config.schema import QuotaEntry, RepositoryEntry, RetentionEntry, RunsEntry
+from spillway.errors import ConfigError
 from spillway.model import (
     Billing,
     CloudAccess,
@@ -90,6 +91,28 @@ def test_a_pool_may_give_its_gpus_away_in_parts_and_a_job_take_one(directory: Pa
     file.write_text(file.read_text() + "gpu_fraction: 1/7\n")
     job = load_job(file, {})
     assert (job.gpus_per_node, job.gpus, pool.gpu_share.fraction) == (1, Decimal("0.142"), Decimal("0.142"))
+
+
+def test_a_pool_may_be_of_cores_and_a_job_take_no_gpu(directory: Path, write: Write) -> None:
+    cores = {
+        "name": "cpu",
+        "gpus_per_node": 0,
+        "max_nodes": 2,
+        "cpu_cores_per_node": 32,
+        "memory_gib_per_node": 128,
+        "node_selector": {"pool": "cpu"},
+        "prices_per_core_hour": {"owned": 0.05},
+    }
+    write("clusters.yaml", ("clusters", 0, "pools", 1), cores)
+    pool = load(directory).clusters["onprem"].pool("cpu")
+    assert (pool.prices_per_hour, pool.priced_units) == ({Billing.OWNED: Decimal("0.05")}, 64)
+    job = load_job(write("job.yaml", ("gpus_per_node",), 0), {})
+    assert (job.gpus, job.cores_paid, job.priced_units) == (0, 1, 1)
+    for key, value in (("gpu_model", "H100"), ("gpu_memory_gib", 80), ("max_price_per_gpu_hour", 2)):
+        file = write("job.yaml", ("gpus_per_node",), 0)
+        file.write_text(file.read_text() + f"{key}: {value}\n")
+        with pytest.raises(ConfigError, match=rf"{key}: is about GPUs, and the job takes none"):
+            load_job(file, {})
 
 
 def test_who_may_use_the_cloud_is_nobody_where_nothing_is_said(directory: Path, write: Write) -> None:

@@ -37,8 +37,8 @@ MISTAKES = {
         "clusters.yaml",
         (*POOL, "gpus_per_node"),
         0,
-        "clusters[0].pools[0].gpus_per_node",
-        "expected a number of at least 1, got 0",
+        "clusters[0].pools[0]",
+        "gpu_model is not for a pool without GPUs (gpus_per_node: 0); leave it out",
     ),
     "negative nodes": (
         "clusters.yaml",
@@ -76,7 +76,7 @@ MISTAKES = {
         "clusters[0].pools[0]",
         "unknown key 'max_node'; known: cpu_cores_per_node, fixed_cost_per_month, gpu_memory_gib, gpu_model, "
         "gpu_share, gpus_per_node, max_nodes, memory_gib_per_node, name, node_selector, prices_as_of, "
-        "prices_per_gpu_hour. Did you mean 'max_nodes'?",
+        "prices_per_core_hour, prices_per_gpu_hour. Did you mean 'max_nodes'?",
     ),
     "a day that is none": (
         "clusters.yaml",
@@ -91,6 +91,27 @@ MISTAKES = {
         {"resource": "nvidia.com/gpu.shared", "per_gpu": 1, "memory_gib": 80},
         "clusters[0].pools[0].gpu_share.per_gpu",
         "expected a number of at least 2, got 1",
+    ),
+    "a pool of cores that says no cores": (
+        "clusters.yaml",
+        POOL,
+        {"name": "cpu", "gpus_per_node": 0, "max_nodes": 2, "prices_per_core_hour": {"owned": 0.05}},
+        "clusters[0].pools[0]",
+        "cpu_cores_per_node is missing, which a pool without GPUs (gpus_per_node: 0) needs",
+    ),
+    "a price of cores where there are GPUs": (
+        "clusters.yaml",
+        (*POOL, "prices_per_core_hour"),
+        {"owned": 0.05},
+        "clusters[0].pools[0]",
+        "prices_per_core_hour is not for a pool with GPUs; leave it out",
+    ),
+    "a pool without a model": (
+        "clusters.yaml",
+        (*POOL, "gpu_model"),
+        ...,
+        "clusters[0].pools[0]",
+        "gpu_model is missing, which a pool with GPUs needs",
     ),
     "a secret": (
         "clusters.yaml",

@@ -30,7 +30,15 @@ from spillway.model import (
     Snapshot,
 )
 from spillway.placement.policy import place
-from spillway.testing.builders import cloud_cluster, cloud_pool, cluster_state, job_spec, placement_policy, snapshot
+from spillway.testing.builders import (
+    cloud_cluster,
+    cloud_pool,
+    cluster_state,
+    cpu_pool,
+    job_spec,
+    placement_policy,
+    snapshot,
+)
 from spillway.testing.ledger_values import a_cost, reserve
 from spillway.testing.racing import in_processes
 
@@ -50,14 +58,20 @@ def limited(limit: Any, *, zone: str = "UTC", **budget: Any) -> PlacementPolicy:
 
 
 def admit(
-    ledger: Ledger, policy: PlacementPolicy, *, job: JobSpec = JOB, now: datetime = NOW, run: str | None = None
+    ledger: Ledger,
+    policy: PlacementPolicy,
+    *,
+    job: JobSpec = JOB,
+    now: datetime = NOW,
+    run: str | None = None,
+    seen: Snapshot = SEEN,
 ) -> Attempt | None:
     """Ask for a place in the cloud for a new run."""
 
     def decide(whole: Snapshot) -> PlacementDecision:
         return place(job, whole, policy)
 
-    seen = replace(SEEN, taken_at=now)
+    seen = replace(seen, taken_at=now)
     attempt, _ = reserve(ledger, run or next(runs), job, now=now, decide=decide, seen=seen, policy=policy)
     return attempt
 
@@ -186,6 +200,24 @@ def test_only_bought_gpus_of_the_department_count(ledger: Ledger) -> None:
     ledger.book(a_cost("r-2", department="other", billing=Billing.SPOT, started_at=NOW, ended_at=NOW + HOUR))
     assert this_month(ledger, policy).booked == 0
     assert ledger.budgets(placement_policy(), NOW) == ()
+
+
+def test_work_without_gpus_pays_for_its_cores(ledger: Ledger) -> None:
+    """Sixteen cores for an hour cost 0.80; half of it lies in the next month."""
+    cores = cpu_pool(prices_per_core_hour={Billing.ON_DEMAND: Decimal("0.05")})
+    seen, policy = snapshot(cluster_state(cloud_cluster(pools=(cores,)))), limited("0.50")
+    job, late = replace(JOB, gpus_per_node=0, cpu_cores=16.0), datetime(2026, 3, 31, 23, 30, tzinfo=UTC)
+    attempt = admit(ledger, policy, job=job, now=late, seen=seen)
+    assert attempt is not None
+    assert this_month(ledger, policy, late).reserved == Decimal("0.40")
+    assert admit(ledger, policy, job=job, now=late, seen=seen) is None
+    paid = {"cores": Decimal(16), "price_per_gpu_hour": Decimal("0.05"), "amount": Decimal("0.80")}
+    whose: dict[str, Any] = {"department": "research", "billing": Billing.ON_DEMAND, "gpus": Decimal(0)}
+    booked = a_cost(attempt.label, **whose, **paid, started_at=late, ended_at=late + HOUR)
+    ledger.book(booked)
+    ledger.settle(attempt, Outcome.SUCCEEDED, "done", late + HOUR)
+    assert [this_month(ledger, policy, at).booked for at in (late, late + HOUR)] == [Decimal("0.40")] * 2
+    assert booked in ledger.costs()
 
 
 def test_a_month_without_a_limit_limits_nothing(ledger: Ledger) -> None:

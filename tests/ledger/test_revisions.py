@@ -241,6 +241,7 @@ ADDED = {
         "ALTER TABLE costs DROP COLUMN gpus",
         "ALTER TABLE costs RENAME COLUMN whole_gpus TO gpus",
     ),
+    "0013": ("ALTER TABLE costs DROP COLUMN cores",),
 }
 """How what each revision has added is taken away again."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Mapping
 from dataclasses import asdict, replace
 from datetime import timedelta
 from decimal import Decimal
@@ -42,6 +43,7 @@ from spillway.testing.builders import (
     cloud_pool,
     cluster_state,
     cooling,
+    cpu_pool,
     job_spec,
     node_pool,
     nodes_of,
@@ -60,6 +62,7 @@ POOLS = (
     node_pool(max_nodes=3),
     node_pool(name="v100", gpu_model="V100", gpu_memory_gib=32, gpus_per_node=4, max_nodes=2),
     node_pool(name="halves", gpus_per_node=2, max_nodes=1, gpu_share=HALVES),
+    cpu_pool(max_nodes=2),
 )
 CLOUD_POOL = cloud_pool(
     max_nodes=2,
@@ -145,9 +148,12 @@ def snapshots(draw: st.DrawFn) -> Snapshot:
 shapes = st.one_of(
     st.fixed_dictionaries({"gpus_per_node": gpus, "nodes": st.integers(1, 4)}),
     st.just({"gpus_per_node": 1, "gpu_fraction": HALVES.fraction}),
+    st.fixed_dictionaries(
+        {"gpus_per_node": st.just(0), "cpu_cores": st.sampled_from([1.0, 20.0]), "nodes": st.integers(1, 3)}
+    ),
 )
 jobs = st.builds(
-    lambda shape, **fields: job_spec(**shape, **fields),
+    lambda shape, **fields: job_spec(**fields | shape),
     shapes,
     priority=st.sampled_from(Priority),
     gpu_model=st.sampled_from([None, None, "V100"]),
@@ -220,12 +226,19 @@ def test_the_chosen_place_has_nodes_for_every_pod(job: JobSpec, seen: Snapshot) 
     if chosen is None:
         return
     [state] = [state for state in seen.clusters if state.cluster.name == chosen.cluster]
-    free = {n.name: n.allocatable_gpus for n in state.nodes if n.pool == chosen.pool and n.ready and n.schedulable}
-    assert state.cluster.pool(chosen.pool).gpu_share == (HALVES if job.gpu_fraction else None)
+    pool, usable = state.cluster.pool(chosen.pool), [n for n in state.nodes if n.ready and n.schedulable]
+    assert pool.gpu_share == (HALVES if job.gpu_fraction else None)
+    assert bool(pool.gpus_per_node) == bool(job.gpus_per_node)
+    wanted = job.gpus_per_node or job.cpu_millicores
+    free = {
+        n.name: n.allocatable_gpus if job.gpus_per_node else n.cpu_millicores or 0
+        for n in usable
+        if n.pool == pool.name
+    }
     for running in state.pods:
-        if running.node in free and running.gpu_resource == state.cluster.pool(chosen.pool).gpu_resource:
-            free[running.node] -= running.gpus
-    assert sum(max(0, left) // job.gpus_per_node for left in free.values()) >= job.nodes
+        if running.node in free and running.gpu_resource == pool.gpu_resource:
+            free[running.node] -= running.gpus if job.gpus_per_node else running.cpu_millicores
+    assert sum(max(0, left) // wanted for left in free.values()) >= job.nodes
 
 
 @given(queue=st.lists(jobs, max_size=12))
@@ -237,12 +250,17 @@ def test_jobs_placed_one_after_the_other_never_exceed_a_node(queue: list[JobSpec
         chosen = place(job, replace(seen, reservations=tuple(promised)), POLICY).chosen
         if chosen is not None:
             promised.append(_reserved(f"j{number:02}-1", job, chosen))
-    free = {(s.cluster.name, n.pool, n.name): n.allocatable_gpus for s in seen.clusters for n in s.nodes}
+    free = {
+        (s.cluster.name, n.pool, n.name): n.allocatable_gpus or n.cpu_millicores or 0
+        for s in seen.clusters
+        for n in s.nodes
+    }
     for held in promised:
+        wanted = held.gpus_per_node or held.cpu_millicores_per_node
         for _ in range(held.nodes):
-            fitting = [k for k, f in free.items() if k[:2] == (held.cluster, held.pool) and f >= held.gpus_per_node]
-            free[min(fitting)] -= held.gpus_per_node
-    assert all(gpus >= 0 for gpus in free.values())
+            fitting = [k for k, f in free.items() if k[:2] == (held.cluster, held.pool) and f >= wanted]
+            free[min(fitting)] -= wanted
+    assert all(left >= 0 for left in free.values())
 
 
 @given(seen=snapshots(), job=jobs)
@@ -258,7 +276,8 @@ def test_a_reservation_and_its_pod_on_the_node_it_was_counted_on_are_one(seen: S
     promised = replace(empty, reservations=(held,))
     [state] = [state for state in empty.clusters if state.cluster.name == first.cluster]
     usable = [n.name for n in state.nodes if n.pool == first.pool and n.ready and n.allocatable_gpus >= job.gpus]
-    asked = {"gpus": job.gpus_per_node, "gpu_resource": state.cluster.pool(first.pool).gpu_resource}
+    resource = state.cluster.pool(first.pool).gpu_resource
+    asked = {"gpus": job.gpus_per_node, "gpu_resource": resource, "cpu_millicores": job.cpu_millicores}
     for where in (None, min(usable)):
         its_pod = pod(name="first-1", **asked, attempt="first-1", node=where)
         others = tuple(other for other in empty.clusters if other is not state)
@@ -338,11 +357,18 @@ def test_a_cheaper_place_that_is_equal_otherwise_never_loses(job: JobSpec, seen:
 
 
 def _twin(cluster: Cluster, less: Decimal) -> Cluster:
-    pools = tuple(
-        replace(pool, prices_per_gpu_hour={b: price * less for b, price in pool.prices_per_gpu_hour.items()})
+    def lower(prices: Mapping[Billing, Decimal]) -> Mapping[Billing, Decimal]:
+        return {billing: price * less for billing, price in prices.items()}
+
+    pools = (
+        replace(
+            pool,
+            prices_per_gpu_hour=lower(pool.prices_per_gpu_hour),
+            prices_per_core_hour=lower(pool.prices_per_core_hour),
+        )
         for pool in cluster.pools
     )
-    return replace(cluster, name=f"z-{cluster.name}", pools=pools)
+    return replace(cluster, name=f"z-{cluster.name}", pools=tuple(pools))
 
 
 def _reserved(attempt: str, job: JobSpec, chosen: Candidate) -> Reservation:
@@ -352,5 +378,6 @@ def _reserved(attempt: str, job: JobSpec, chosen: Candidate) -> Reservation:
         gpus_per_node=job.gpus_per_node,
         nodes=job.nodes,
         gpu_fraction=job.gpu_fraction,
+        cpu_millicores_per_node=job.cpu_millicores,
         **asdict(chosen),
     )

@@ -35,7 +35,7 @@ CASES: dict[str, tuple[JobSpec, Snapshot, list[tuple[str, str, bool]]]] = {
     "no GPUs": (
         job_spec(gpus_per_node=0),
         onprem(node_pool()),
-        [("node-shape", "needs at least 1 node with 1 GPU, asks for 1 with 0", False)],
+        [("cpu-work", "needs no GPU, the pool's nodes have 8; only pools without GPUs take it", False)],
     ),
     "declared maximum": (
         job_spec(gpus_per_node=5, nodes=5),

@@ -35,7 +35,7 @@ class ClusterClient(Protocol):
     def cluster(self) -> Cluster: ...
 
     def describe(self) -> ClusterState:
-        """Nodes and every pod that takes GPUs, of all namespaces, pending ones included."""
+        """Nodes, our pods, and every pod of any namespace that takes GPUs, pending ones included."""
 
     def launch(self, manifest: Mapping[str, Any]) -> PodState:
         """Create the pod, or adopt the one of that name, attempt and installation: twice gives one pod."""

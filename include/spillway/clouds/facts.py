@@ -68,7 +68,7 @@ NOTHING = Needs()
 def node_state(node: Json, pools: Sequence[NodePool], beside: Needs = NOTHING) -> NodeState:
     """The node, in the pool with the most specific selector that matches its labels.
 
-    ``beside`` is what its pods without GPUs take.
+    ``beside`` is what the pods on it take that ``pod_use`` says nothing of.
     """
     labels = node["metadata"].get("labels") or {}
     spec, status = node.get("spec") or {}, node.get("status") or {}
@@ -125,21 +125,25 @@ def node_condition(node: Json | None) -> NodeCondition:
 
 
 def pod_use(pod: Json, *, namespace: str, resources: Iterable[str] = (GPU_RESOURCE,)) -> PodUse | None:
-    """What the pod takes, or None for one that takes no GPU or has ended; ``namespace`` is where our own ones are.
+    """What the pod takes, or None for one that has ended, and for a foreign one that takes no GPU; ``namespace`` is
+    where our own ones are.
 
     An installation in another namespace may have an attempt of the same label. ``resources`` are what pods of the
     cluster ask GPUs by; no pod asks by more than one of them.
     """
     taken = {resource: gpus for resource in resources if (gpus := gpus_of(pod["spec"], resource))}
-    if not taken or _over(pod):
+    metadata = pod["metadata"]
+    ours = metadata.get("namespace") == namespace
+    attempt = (metadata.get("labels") or {}).get(ATTEMPT_LABEL) if ours else None
+    if _over(pod) or not (taken or attempt):
         return None
-    resource, gpus = next(iter(taken.items()))
-    metadata, needs = pod["metadata"], needs_of(pod["spec"])
+    resource, gpus = next(iter(taken.items()), (GPU_RESOURCE, 0))
+    needs = needs_of(pod["spec"])
     return PodUse(
         name=metadata["name"],
         namespace=metadata["namespace"],
         gpus=gpus,
-        attempt=(metadata.get("labels") or {}).get(ATTEMPT_LABEL) if metadata["namespace"] == namespace else None,
+        attempt=attempt,
         node=pod["spec"].get("nodeName"),
         cpu_millicores=needs.cpu_millicores,
         memory_mib=needs.memory_mib,
@@ -152,12 +156,12 @@ def gpu_resources(pools: Iterable[NodePool]) -> Collection[str]:
     return sorted({GPU_RESOURCE, *(pool.gpu_resource for pool in pools)})
 
 
-def needs_without_gpus(pods: Iterable[Json], resources: Collection[str] = (GPU_RESOURCE,)) -> Mapping[str, Needs]:
-    """What pods that take no GPUs set aside, by the name of their node."""
+def needs_by_node(pods: Iterable[Json]) -> Mapping[str, Needs]:
+    """What these pods set aside together, by the name of their node."""
     taken: dict[str, Needs] = {}
     for pod in pods:
         node = pod["spec"].get("nodeName")
-        if node is not None and not _over(pod) and not any(gpus_of(pod["spec"], name) for name in resources):
+        if node is not None and not _over(pod):
             taken[node] = taken.get(node, NOTHING) + needs_of(pod["spec"])
     return taken
 

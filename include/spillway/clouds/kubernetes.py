@@ -18,7 +18,7 @@ from spillway.clouds.facts import (
     Json,
     NodeCondition,
     gpu_resources,
-    needs_without_gpus,
+    needs_by_node,
     node_condition,
     node_state,
     pod_state,
@@ -57,8 +57,8 @@ class KubernetesCluster:
         live = {"fieldSelector": "status.phase!=Succeeded,status.phase!=Failed"}
         pods = self._api.items("/api/v1/pods", live)
         resources = gpu_resources(self._cluster.pools)
-        beside = needs_without_gpus(pods, resources)
         uses = [pod_use(pod, namespace=self._cluster.namespace, resources=resources) for pod in pods]
+        beside = needs_by_node(pod for pod, use in zip(pods, uses, strict=True) if use is None)
         return ClusterState(
             cluster=self._cluster,
             nodes=tuple(

@@ -16,7 +16,7 @@ from spillway.clouds.facts import TOLERATED_TAINTS, TRAINER_CONTAINER
 from spillway.clouds.gang import gang_of
 from spillway.clouds.overrides import merge_overrides
 from spillway.errors import LaunchRefused
-from spillway.model import Attempt, Cluster, JobSpec
+from spillway.model import GPU_RESOURCE, Attempt, Cluster, JobSpec
 
 FLUSH_MARGIN = timedelta(seconds=10)
 """Between the stop signal and the kill there is time for a checkpoint, measured, and this much more."""
@@ -83,7 +83,7 @@ def build_pod(
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
         "nodeSelector": dict(pool.node_selector),
-        "tolerations": _tolerations(),
+        "tolerations": _tolerations(on_gpus=bool(job.gpus_per_node)),
         "imagePullSecrets": [{"name": access.pull_secret}],
         "containers": [_trainer(job, image, environment, access, pool.gpu_resource)],
         "volumes": _volumes(job, access),
@@ -148,10 +148,12 @@ def _labels(attempt: Attempt, installation: str) -> dict[str, str]:
     return whose | {OWNED_LABEL: "true", **_MANAGED_BY}
 
 
-def _tolerations() -> list[dict[str, Any]]:
+def _tolerations(*, on_gpus: bool) -> list[dict[str, Any]]:
+    """Work without GPUs does not tolerate the taint that keeps it off their nodes."""
     seconds = int(NODE_TOLERATION.total_seconds())
+    taints = [taint for taint in TOLERATED_TAINTS if on_gpus or taint != GPU_RESOURCE]
     return [
-        *({"key": key, "operator": "Exists", "effect": "NoSchedule"} for key in TOLERATED_TAINTS),
+        *({"key": key, "operator": "Exists", "effect": "NoSchedule"} for key in taints),
         *(
             {
                 "key": f"node.kubernetes.io/{key}",
@@ -171,7 +173,7 @@ def _trainer(
 
     So the image's entrypoint stays process 1, and no shell keeps the stop signal from the trainer.
     """
-    gpus = {gpu_resource: str(job.gpus_per_node)}
+    gpus = {gpu_resource: str(job.gpus_per_node)} if job.gpus_per_node else {}
     mounts: list[dict[str, Any]] = [{"name": "shm", "mountPath": "/dev/shm"}]  # noqa: S108 - the container's memory
     for what in access.certificates:
         folder = f"/etc/spillway/{what}"

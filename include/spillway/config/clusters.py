@@ -5,10 +5,11 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, model_validator
 
 from spillway.config import notation
 from spillway.config.schema import (
+    MOST,
     Amount,
     AnyText,
     Count,
@@ -22,6 +23,7 @@ from spillway.config.schema import (
     Text,
     TierWord,
     Unique,
+    WholeGpus,
     Words,
 )
 from spillway.errors import UnknownName
@@ -36,13 +38,19 @@ class GpuShareEntry(Entry):
     memory_gib: Count
 
 
+_OF_GPUS = ("gpu_model", "gpu_memory_gib", "prices_per_gpu_hour")
+_OF_CORES = ("prices_per_core_hour", "cpu_cores_per_node", "memory_gib_per_node", "node_selector")
+"""What a pool with and one without GPUs has to say; without labels of its nodes CPU work might land on GPU nodes."""
+
+
 class PoolEntry(Entry):
     name: Label
-    gpu_model: Text
-    gpu_memory_gib: Count
-    gpus_per_node: Count
+    gpus_per_node: WholeGpus
     max_nodes: Count
-    prices_per_gpu_hour: Prices
+    gpu_model: Text | None = None
+    gpu_memory_gib: Annotated[int, Field(strict=True, ge=1, le=MOST)] | None = None
+    prices_per_gpu_hour: Prices | None = None
+    prices_per_core_hour: Prices | None = None
     node_selector: Words = Field(default_factory=dict)
     cpu_cores_per_node: Quantity | None = None
     memory_gib_per_node: Quantity | None = None
@@ -50,8 +58,22 @@ class PoolEntry(Entry):
     fixed_cost_per_month: Amount = Decimal(0)
     gpu_share: GpuShareEntry | None = None
 
+    @model_validator(mode="after")
+    def _what_its_kind_needs(self) -> PoolEntry:
+        kind = "with GPUs" if self.gpus_per_node else "without GPUs (gpus_per_node: 0)"
+        needed, unfit = (_OF_GPUS, _OF_CORES[:1]) if self.gpus_per_node else (_OF_CORES, (*_OF_GPUS, "gpu_share"))
+        said = [key for key in unfit if getattr(self, key)]
+        missing = [key for key in needed if not getattr(self, key)]
+        if said:
+            raise notation.refused(f"{said[0]} is not for a pool {kind}; leave it out")
+        if missing:
+            raise notation.refused(f"{missing[0]} is missing, which a pool {kind} needs")
+        return self
+
     def pool(self) -> NodePool:
-        return NodePool(**dict(self) | {"gpu_share": self.gpu_share and GpuShare(**dict(self.gpu_share))})
+        share = self.gpu_share and GpuShare(**dict(self.gpu_share))
+        said = {name: value for name, value in dict(self).items() if value is not None}
+        return NodePool(**said | {"gpu_share": share})
 
 
 class LinkEntry(Entry):

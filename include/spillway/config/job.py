@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import timedelta
 from decimal import Decimal
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 from pydantic import AfterValidator, BeforeValidator, Field, JsonValue, ValidationInfo, model_validator
 
@@ -25,8 +25,11 @@ from spillway.config.schema import (
     Text,
     TierWord,
     VariableName,
+    WholeGpus,
 )
 from spillway.model import DatasetUse, JobSpec, StallRule, Tier
+
+T = TypeVar("T")
 
 
 def _not_shorter(longest: timedelta, job: ValidationInfo) -> timedelta:
@@ -57,6 +60,12 @@ def _long_enough(within: timedelta, job: ValidationInfo) -> timedelta:
     return within
 
 
+def _of_gpus(said: T, job: ValidationInfo) -> T:
+    if said and job.data.get("gpus_per_node") == 0:
+        raise notation.refused("is about GPUs, and the job takes none (gpus_per_node: 0); leave it out")
+    return said
+
+
 def _of_one_gpu(fraction: Decimal, job: ValidationInfo) -> Decimal:
     gpus, nodes = job.data.get("gpus_per_node", 1), job.data.get("nodes", 1)
     if gpus * nodes != 1:
@@ -84,10 +93,10 @@ class JobFile(Entry):
     priority: PriorityWord
     image: Annotated[Text, AfterValidator(notation.image)]
     command: Annotated[tuple[Text, ...], Field(min_length=1)]
-    gpus_per_node: Count
+    gpus_per_node: WholeGpus
     nodes: Count = 1
-    gpu_model: Text | None = None
-    gpu_memory_gib: Gibibytes = 0
+    gpu_model: Annotated[Text, AfterValidator(_of_gpus)] | None = None
+    gpu_memory_gib: Annotated[Gibibytes, AfterValidator(_of_gpus)] = 0
     gpu_fraction: Annotated[Decimal, BeforeValidator(notation.fraction), AfterValidator(_of_one_gpu)] | None = None
     cpu_cores: Quantity = 1.0
     memory_gib: Quantity = 1.0
@@ -103,7 +112,7 @@ class JobFile(Entry):
     finish_within: Annotated[Lasting, AfterValidator(_long_enough)] | None = None
     checkpoint_interval: Lasting | None = None
     checkpoint_gib: Quantity | None = None
-    max_price_per_gpu_hour: Price | None = None
+    max_price_per_gpu_hour: Annotated[Price, AfterValidator(_of_gpus)] | None = None
     grace: Duration = timedelta(seconds=30)
     stall: StallEntry | None = StallEntry()
     environment: dict[VariableName, AnyText] = Field(default_factory=dict)

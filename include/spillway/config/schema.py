@@ -48,6 +48,7 @@ Platform = Annotated[str, Field(strict=True, pattern=r"^[a-z0-9]+/[a-z0-9]+(/[a-
 MOST = 100_000
 """No pool has more of anything: what is beyond is a mistake, told before arithmetic, database or pod choke on it."""
 Count = Annotated[int, Field(strict=True, ge=1, le=MOST)]
+WholeGpus = Annotated[int, Field(strict=True, ge=0, le=MOST)]
 Gibibytes = Annotated[int, Field(strict=True, ge=0, le=MOST)]
 Quantity = Annotated[float, Field(strict=True, gt=0, le=MOST)]
 Flag = Annotated[bool, Field(strict=True)]

@@ -11,7 +11,7 @@ from spillway.attribution import MonthlyCost, total_of
 from spillway.costs.lines import lines
 from spillway.model import Attempt, Billing, Cluster, ClusterState, NodePool, Outcome
 from spillway.months import Month
-from spillway.pricing import EXACT, gpu_hours, price_per_gpu_hour
+from spillway.pricing import EXACT, gpu_hours, hourly_price
 
 LOW_UTILISATION = Decimal("0.3")
 LONG_GPU_HOURS = Decimal(24)
@@ -60,7 +60,7 @@ def advise(
 
 def _underused(parts: Sequence[MonthlyCost], clusters: Sequence[Cluster], whole: Decimal) -> Iterable[Advice]:
     """Jobs that keep bought GPUs mostly waiting: at home that costs less."""
-    prices = [price_per_gpu_hour(pool, Billing.OWNED) for cluster in clusters for pool in cluster.pools]
+    prices = [hourly_price(pool, Billing.OWNED) for cluster in clusters for pool in cluster.pools if pool.gpus_per_node]
     home = min((price for price in prices if price is not None), default=None)
     if home is None:
         return
@@ -87,8 +87,8 @@ def _reserved(
     """GPUs that are bought on demand for more hours than reserved ones take to pay."""
     for cluster in clusters:
         for pool in cluster.pools:
-            on_demand = price_per_gpu_hour(pool, Billing.ON_DEMAND)
-            reserved = price_per_gpu_hour(pool, Billing.RESERVED)
+            on_demand = hourly_price(pool, Billing.ON_DEMAND)
+            reserved = hourly_price(pool, Billing.RESERVED)
             if on_demand is None or reserved is None or not elapsed:
                 continue
             busy = _hours_by_rank([p for p in parts if _at(p, cluster, pool) and p.entry.billing is Billing.ON_DEMAND])
@@ -132,7 +132,7 @@ def _idle_nodes(seen: Iterable[ClusterState], month: Month) -> Iterable[Advice]:
     for state in seen:
         working = {pod.node for pod in state.pods}
         for pool in state.cluster.pools:
-            prices = [price_per_gpu_hour(pool, billing) for billing in pool.prices_per_gpu_hour if billing.bought]
+            prices = [hourly_price(pool, billing) for billing in pool.prices_per_hour if billing.bought]
             price = min((price for price in prices if price is not None), default=None)
             idle = [n for n in state.nodes if n.pool == pool.name and n.ready and n.name not in working]
             gpus = Decimal(sum(node.allocatable_gpus for node in idle)) / pool.devices_per_gpu

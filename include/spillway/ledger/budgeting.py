@@ -16,7 +16,7 @@ from spillway.ledger.rows import HELD, OPEN, fetch_attempts, select_attempts
 from spillway.ledger.schema import attempts, costs, moves, runs
 from spillway.model import Billing, BudgetState, Candidate, Cluster, JobSpec, PlacementPolicy, Snapshot
 from spillway.months import Month, month_of, months_between
-from spillway.pricing import fixed_cost_per_gpu_month, price_per_gpu_hour
+from spillway.pricing import hourly_price, monthly_fixed_cost
 
 _BOUGHT = tuple(billing for billing in Billing if billing.bought)
 _NONE = Decimal(0)
@@ -111,9 +111,9 @@ def _states(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Promise:
-    """Bought GPUs that an attempt has, or a move holds for the next one."""
+    """Bought GPUs, or cores, that an attempt has, or a move holds for the next one."""
 
-    gpus: Decimal
+    units: Decimal
     start: datetime
     end: datetime
     price: Decimal
@@ -121,7 +121,7 @@ class _Promise:
     runs: bool
 
     def cost(self, month: Month, end: datetime) -> Decimal:
-        return cost_within(month, self.gpus, self.start, end, price=self.price, fixed=self.fixed)
+        return cost_within(month, self.units, self.start, end, price=self.price, fixed=self.fixed)
 
 
 def _promises(
@@ -151,7 +151,9 @@ def _promises(
             price, fixed = _declared(clusters, attempt.candidate)
         runs_now = attempt.started_at is not None
         found.append(
-            _Promise(gpus=attempt.job.gpus, start=start, end=end, price=price, fixed=fixed or _NONE, runs=runs_now)
+            _Promise(
+                units=attempt.job.priced_units, start=start, end=end, price=price, fixed=fixed or _NONE, runs=runs_now
+            )
         )
     ahead = select(moves, runs.c.job).join_from(moves, runs, moves.c.run == runs.c.run)
     for row in connection.execute(ahead.where(HELD, moves.c.billing.in_(_BOUGHT))).mappings():
@@ -160,7 +162,7 @@ def _promises(
             target = Candidate(cluster=row["cluster"], pool=row["pool"], billing=row["billing"])
             price, fixed = _declared(clusters, target)
             end = expected_end(job, now, now, zone)
-            found.append(_Promise(gpus=job.gpus, start=now, end=end, price=price, fixed=fixed, runs=False))
+            found.append(_Promise(units=job.priced_units, start=now, end=end, price=price, fixed=fixed, runs=False))
     return tuple(found)
 
 
@@ -169,7 +171,7 @@ def _declared(clusters: Sequence[Cluster], place: Candidate) -> tuple[Decimal, D
     pool = next((c.find_pool(place.pool) for c in clusters if c.name == place.cluster), None)
     if pool is None:
         return _NONE, _NONE
-    return price_per_gpu_hour(pool, place.billing) or _NONE, fixed_cost_per_gpu_month(pool)
+    return hourly_price(pool, place.billing) or _NONE, monthly_fixed_cost(pool)
 
 
 def _booked(connection: Connection, department: str, month: Month) -> Decimal:
@@ -200,7 +202,7 @@ def _part(row: RowMapping, month: Month) -> Decimal:
     if not fixed and month.starts_at <= row["started_at"] and row["ended_at"] <= month.ends_at:
         whole: Decimal = row["amount"]
         return whole
-    return cost_within(month, row["gpus"], row["started_at"], row["ended_at"], price=price, fixed=fixed)
+    return cost_within(month, row["gpus"] or row["cores"], row["started_at"], row["ended_at"], price=price, fixed=fixed)
 
 
 def _doubt(connection: Connection, now: datetime, zone: str) -> str | None:

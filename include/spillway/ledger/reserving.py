@@ -39,7 +39,7 @@ from spillway.model import (
     Reservation,
     Snapshot,
 )
-from spillway.pricing import fixed_cost_per_gpu_month, price_per_gpu_hour
+from spillway.pricing import hourly_price, monthly_fixed_cost
 
 
 class ReservationStore:
@@ -234,8 +234,8 @@ def _reserved(
         candidate=place,
         reserved_at=now,
         lease_expires_at=now + lease,
-        price_per_gpu_hour=price_per_gpu_hour(pool, place.billing) if pool else None,
-        fixed_cost_per_gpu_month=fixed_cost_per_gpu_month(pool) if pool else None,
+        price_per_gpu_hour=hourly_price(pool, place.billing) if pool else None,
+        fixed_cost_per_gpu_month=monthly_fixed_cost(pool) if pool else None,
     )
     add_attempt(connection, attempt)
     return attempt

@@ -37,7 +37,7 @@ from spillway.model import (
     VerdictKind,
 )
 
-REVISION = "0012"
+REVISION = "0013"
 """The schema this release reads and writes. Revisions are four digits, and a newer one is the greater string."""
 
 VERSION_TABLE = "ledger_version"
@@ -176,6 +176,7 @@ costs = Table(
     Column("reserved_at", Moment),
     Column("utilisation", Money),
     Column("fixed_cost_per_gpu_month", Money, nullable=False, server_default=text("'0'")),
+    Column("cores", Money, nullable=False, server_default=text("'0'")),
     CheckConstraint("ended_at >= started_at", name="costs_never_negative_time"),
     Index("costs_of_department", "department", "ended_at"),
 )

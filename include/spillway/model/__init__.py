@@ -54,7 +54,7 @@ from spillway.model.observed import (
     Schedule,
     Snapshot,
 )
-from spillway.model.pools import GPU_RESOURCE, Billing, GpuShare, NodePool, gpus_in_words
+from spillway.model.pools import GPU_RESOURCE, Billing, GpuShare, NodePool, shape_in_words
 from spillway.model.spending import Budget, BudgetState, Crossing, Notice, NoticeTarget
 from spillway.model.stored import (
     CheckpointManifest,
@@ -128,5 +128,5 @@ __all__ = [
     "TierRule",
     "TransferEstimate",
     "VerdictKind",
-    "gpus_in_words",
+    "shape_in_words",
 ]

@@ -65,7 +65,8 @@ class Attempt:
 
     ``ending`` is how it ended, or is about to while it is open; None where nobody has seen it end. ``ended_at`` is when
     its pod did, as far as that is known; ``settled_at`` is when that was put on record. The two prices are those of the
-    moment that it was reserved; None where they were not known, as of attempts of older releases.
+    moment that it was reserved, of a core where its job takes no GPU; None where they were not known, as of attempts of
+    older releases.
     """
 
     run: str
@@ -106,9 +107,10 @@ class Attempt:
 class CostEntry:
     """One booking; its identity is (cluster, pod_uid, attempt).
 
-    ``gpu_hours`` are from the start to the end of its pod, and ``amount`` is those at the price per hour. The share of
-    the pool's fixed cost comes on top (``attribution.by_month``). ``utilisation`` in [0, 1] is how busy its GPUs were;
-    None where nobody measured it, as ``reserved_at`` and ``pool`` are where nobody recorded them.
+    It is of ``gpus``, or of ``cores`` where the pod had no GPU; then both prices are of a core. ``gpu_hours`` are from
+    the start to the end of its pod, and ``amount`` is that time at the price per hour. The share of the pool's fixed
+    cost comes on top (``attribution.by_month``). ``utilisation`` in [0, 1] is how busy its GPUs were; None where nobody
+    measured it, as ``reserved_at`` and ``pool`` are where nobody recorded them.
     """
 
     cluster: str
@@ -128,3 +130,9 @@ class CostEntry:
     reserved_at: datetime | None = None
     utilisation: Decimal | None = None
     fixed_cost_per_gpu_month: Decimal = Decimal(0)
+    cores: Decimal = Decimal(0)
+
+    @property
+    def priced_units(self) -> Decimal:
+        """What the price of an hour is of."""
+        return self.gpus or self.cores

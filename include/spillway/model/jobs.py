@@ -11,7 +11,7 @@ from typing import Any
 
 from spillway.model.datasets import DatasetUse
 from spillway.model.declared import Priority, Tier
-from spillway.model.pools import gpus_in_all, gpus_in_words
+from spillway.model.pools import gpus_in_all, shape_in_words
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +27,7 @@ class JobSpec:
     """A training job as its user declares it. GPUs, CPU cores and memory are per node; ``nodes`` run as one gang.
 
     ``gpu_fraction`` is the part of one GPU that it takes, in thousandths; ``gpus_per_node`` and ``nodes`` are 1 then.
+    ``gpus_per_node`` is 0 for work without GPUs, which pays for cores.
     ``business_scene`` is what its cost is told by beside the department. ``expected_duration`` is how long it is
     thought to train, ``longest_duration`` what it hardly ever exceeds, ``finish_within`` by when after it was asked for
     it has to be done. ``checkpoint_interval`` and ``checkpoint_gib`` are what its program does, which a move is
@@ -78,9 +79,19 @@ class JobSpec:
         return gpus_in_all(self.gpus_per_node, self.nodes, self.gpu_fraction)
 
     @property
-    def gpus_in_words(self) -> str:
-        """What it takes, for people."""
-        return gpus_in_words(self.gpus_per_node, self.nodes, self.gpu_fraction)
+    def cores_paid(self) -> Decimal:
+        """The cores that it is billed for: all of them where it takes no GPU, else none."""
+        return Decimal(0) if self.gpus_per_node else Decimal(self.cpu_millicores * self.nodes) / 1000
+
+    @property
+    def priced_units(self) -> Decimal:
+        """What the price of an hour is of: its GPUs, or its cores where it takes no GPU."""
+        return self.gpus or self.cores_paid
+
+    @property
+    def shape_in_words(self) -> str:
+        """What it asks for, for people."""
+        return shape_in_words(self.gpus_per_node, self.nodes, self.gpu_fraction, self.cpu_millicores)
 
     @property
     def longest(self) -> timedelta | None:

@@ -17,7 +17,7 @@ from spillway.model.spending import BudgetState
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodUse:
-    """What one pod that takes GPUs takes: ``gpus`` of ``gpu_resource``, which may be parts of GPUs.
+    """What one pod takes, one with GPUs or of ours: ``gpus`` of ``gpu_resource``, which may be parts of GPUs.
 
     ``attempt`` is its attempt label, None for a foreign pod; ``node`` is None while pending. What a pod does not ask
     for the scheduler takes for 0.
@@ -39,8 +39,8 @@ class NodeState:
 
     ``allocatable_gpus`` are of its pool's ``gpu_resource``: parts of GPUs where it gives them away so.
     ``driver`` is the version of its GPU driver, ``driver_cuda`` the newest CUDA that this supports; None where no label
-    tells. ``cpu_millicores`` and ``memory_mib`` are what pods without GPUs leave of it for those with GPUs; None where
-    the node does not say what it has.
+    tells. ``cpu_millicores`` and ``memory_mib`` are what foreign pods without GPUs leave of it for the others; None
+    where the node does not say what it has.
     """
 
     name: str
@@ -56,7 +56,7 @@ class NodeState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterState:
-    """One reachable cluster: its nodes and every pod that takes GPUs, foreign and pending ones included.
+    """One reachable cluster: its nodes, our pods and every pod that takes GPUs, foreign and pending ones included.
 
     ``clock_ahead`` is how far its clock is ahead of the one here, at least; None where its API does not say.
     """

@@ -51,9 +51,11 @@ def gpus_in_all(gpus_per_node: int, nodes: int, fraction: Decimal | None) -> Dec
     return Decimal(gpus_per_node * nodes) if fraction is None else fraction
 
 
-def gpus_in_words(gpus_per_node: int, nodes: int, fraction: Decimal | None) -> str:
-    """What ``gpus_in_all`` counts, for people: ``2 x 8 GPUs`` or ``0.5 of a GPU``."""
-    return f"{nodes} x {gpus_per_node} GPUs" if fraction is None else f"{fraction} of a GPU"
+def shape_in_words(gpus_per_node: int, nodes: int, fraction: Decimal | None, cpu_millicores: int) -> str:
+    """What a job asks for, for people: ``2 x 8 GPUs``, ``0.5 of a GPU``, or ``2 x 16 cores`` without GPUs."""
+    if fraction is not None:
+        return f"{fraction} of a GPU"
+    return f"{nodes} x {gpus_per_node} GPUs" if gpus_per_node else f"{nodes} x {cpu_millicores / 1000:g} cores"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,15 +65,17 @@ class NodePool:
     ``cpu_cores_per_node`` and ``memory_gib_per_node`` are what pods may have of an empty node; None where not said.
     ``fixed_cost_per_month`` is of all of them together, and falls due whether they are used or not. ``prices_as_of`` is
     the day (midnight, UTC) on which the prices were looked up; None where not said. With ``gpu_share`` its GPUs are
-    given away in parts only.
+    given away in parts only. A pool of ``gpus_per_node`` 0 is for work without GPUs: it says its cores and memory, and
+    its prices are of a core.
     """
 
     name: str
-    gpu_model: str
-    gpu_memory_gib: int
     gpus_per_node: int
     max_nodes: int
-    prices_per_gpu_hour: Mapping[Billing, Decimal]
+    gpu_model: str | None = None
+    gpu_memory_gib: int = 0
+    prices_per_gpu_hour: Mapping[Billing, Decimal] = field(default_factory=dict)
+    prices_per_core_hour: Mapping[Billing, Decimal] = field(default_factory=dict)
     node_selector: Mapping[str, str] = field(default_factory=dict)
     cpu_cores_per_node: float | None = None
     memory_gib_per_node: float | None = None
@@ -82,6 +86,17 @@ class NodePool:
     @property
     def max_gpus(self) -> int:
         return self.gpus_per_node * self.max_nodes
+
+    @property
+    def prices_per_hour(self) -> Mapping[Billing, Decimal]:
+        """Those of a GPU; of a core where it has no GPUs."""
+        return self.prices_per_gpu_hour if self.gpus_per_node else self.prices_per_core_hour
+
+    @property
+    def priced_units(self) -> Decimal:
+        """How many GPUs it has at most; how many cores where it has no GPUs."""
+        cores = Decimal(str(self.cpu_cores_per_node or 0)) * self.max_nodes
+        return Decimal(self.max_gpus) if self.gpus_per_node else cores
 
     @property
     def gpu_resource(self) -> str:

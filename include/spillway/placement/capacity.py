@@ -26,13 +26,18 @@ class Room(NamedTuple):
     memory_mib: int | None = None
 
     def times(self, pod: Room) -> int:
-        """How many such pods, of at least one GPU, fit; what the node does not say limits nothing."""
-        most = self.gpus // pod.gpus
+        """How many such pods fit. What a node does not say limits nothing, but pods without GPUs fit by their cores."""
+        most = self.gpus // pod.gpus if pod.gpus else (self.cpu_millicores or 0) // (pod.cpu_millicores or 1)
         if most and self.cpu_millicores is not None and pod.cpu_millicores:
             most = min(most, self.cpu_millicores // pod.cpu_millicores)
         if most and self.memory_mib is not None and pod.memory_mib:
             most = min(most, self.memory_mib // pod.memory_mib)
         return most
+
+    @property
+    def cores(self) -> str:
+        """In words, ``?`` where it does not say them."""
+        return "?" if self.cpu_millicores is None else f"{self.cpu_millicores / 1000:g}"
 
     def less(self, gpus: int, cpu_millicores: int | None, memory_mib: int | None) -> Room:
         return Room(

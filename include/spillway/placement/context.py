@@ -21,7 +21,7 @@ from spillway.model import (
     TransferEstimate,
 )
 from spillway.placement.capacity import ClusterUse, PoolCapacity
-from spillway.pricing import price_is_stale, price_per_gpu_hour
+from spillway.pricing import hourly_price, price_is_stale
 from spillway.quota import DepartmentGpus, department_gpus, gpus_in_use
 
 T = TypeVar("T")
@@ -29,9 +29,9 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Context:
-    """``prices`` has the candidates with a price that can be believed, ``dearest`` the highest of each cluster;
-    ``uses`` the clusters that can be seen and ``capacities`` their pools now; ``offers`` the candidates of each pool,
-    by cluster.
+    """``prices`` has the candidates with a price that can be believed, ``dearest`` the highest of each cluster, of a
+    GPU and, where the second is True, of a core of a pool without any; ``uses`` the clusters that can be seen and
+    ``capacities`` their pools now; ``offers`` the candidates of each pool, by cluster.
     """
 
     snapshot: Snapshot
@@ -41,7 +41,7 @@ class Context:
     pools: Mapping[tuple[str, str], NodePool]
     pool_nodes: Mapping[tuple[str, str], tuple[NodeState, ...]]
     prices: Mapping[Candidate, Decimal]
-    dearest: Mapping[str, Decimal]
+    dearest: Mapping[tuple[str, bool], Decimal]
     uses: Mapping[str, ClusterUse]
     capacities: Mapping[tuple[str, str], PoolCapacity]
     quotas: Mapping[SiteKind, DepartmentGpus]
@@ -112,7 +112,7 @@ def offers(snapshot: Snapshot) -> tuple[tuple[tuple[Candidate, ...], ...], ...]:
     """
 
     def of_pool(cluster: Cluster, pool: NodePool) -> tuple[Candidate, ...]:
-        billings = sorted(pool.prices_per_gpu_hour) or [_usual_billing(cluster)]
+        billings = sorted(pool.prices_per_hour) or [_usual_billing(cluster)]
         return tuple(Candidate(cluster=cluster.name, pool=pool.name, billing=billing) for billing in billings)
 
     return tuple(
@@ -143,7 +143,7 @@ def index(snapshot: Snapshot, policy: PlacementPolicy) -> Context:
         pools=pools,
         pool_nodes=_nodes_by_pool(snapshot),
         prices=prices,
-        dearest=_highest(prices),
+        dearest=_highest(prices, pools),
         uses=uses,
         capacities={
             (cluster, pool): capacity for cluster, use in uses.items() for pool, capacity in use.capacities().items()
@@ -167,13 +167,16 @@ def _believed(
 ) -> Decimal | None:
     pool, billing = pools[candidate.cluster, candidate.pool], candidate.billing
     stale = price_is_stale(pool, billing, policy.price_max_age, snapshot.taken_at)
-    return None if stale else price_per_gpu_hour(pool, billing)
+    return None if stale else hourly_price(pool, billing)
 
 
-def _highest(prices: Mapping[Candidate, Decimal]) -> Mapping[str, Decimal]:
-    highest: dict[str, Decimal] = {}
+def _highest(
+    prices: Mapping[Candidate, Decimal], pools: Mapping[tuple[str, str], NodePool]
+) -> Mapping[tuple[str, bool], Decimal]:
+    highest: dict[tuple[str, bool], Decimal] = {}
     for candidate, price in prices.items():
-        highest[candidate.cluster] = max(price, highest.get(candidate.cluster, price))
+        key = candidate.cluster, not pools[candidate.cluster, candidate.pool].gpus_per_node
+        highest[key] = max(price, highest.get(key, price))
     return highest
 
 

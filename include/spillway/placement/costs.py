@@ -1,4 +1,4 @@
-"""What a GPU-hour at a place costs a job, with what bringing its data there costs."""
+"""What an hour of a GPU, or of a core, costs a job at a place, with what bringing its data there costs."""
 
 from __future__ import annotations
 
@@ -50,20 +50,25 @@ def costs(job: JobSpec, context: Context) -> Costs:
 
     def worked_out() -> Costs:
         terms = {cluster: _terms(job, transfer_to(job, cluster, context)) for cluster in context.clusters}
-        full = (price * known[0] + known[1] for c, price in context.dearest.items() if (known := terms[c]) is not None)
+        full = (
+            price * known[0] + known[1]
+            for (cluster, of_cores), price in context.dearest.items()
+            if of_cores is not bool(job.gpus_per_node) and (known := terms[cluster]) is not None
+        )
         return Costs(terms, max(full, default=Decimal(0)))
 
-    return context.once(("costs", job.datasets, job.gpus, job.expected_duration), worked_out)
+    key = ("costs", job.datasets, job.priced_units, not job.gpus_per_node, job.expected_duration)
+    return context.once(key, worked_out)
 
 
 def _terms(job: JobSpec, transfer: TransferEstimate | None) -> tuple[Decimal, Decimal] | None:
     """What a transfer multiplies the price with, and what it adds to it."""
-    if transfer is None or not job.gpus:
+    if transfer is None or not job.priced_units:
         return _NO_TRANSFER
     if transfer.duration is None or transfer.egress is None:
         return None
     hours = _hours(job.expected_duration or UNSAID_DURATION)
-    return 1 + _hours(transfer.duration) / hours, transfer.egress / (job.gpus * hours)
+    return 1 + _hours(transfer.duration) / hours, transfer.egress / (job.priced_units * hours)
 
 
 def _hours(duration: timedelta) -> Decimal:

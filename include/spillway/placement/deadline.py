@@ -17,9 +17,20 @@ from spillway.placement.filters import (
     residency,
     waits,
 )
-from spillway.placement.gpus import gpu_memory, gpu_model, gpu_share
+from spillway.placement.gpus import cpu_work, gpu_memory, gpu_model, gpu_share
 
-SUITS = (gpu_model, gpu_memory, gpu_share, node_shape, declared_maximum, residency, latency, most_paid, cloud_access)
+SUITS = (
+    gpu_model,
+    gpu_memory,
+    gpu_share,
+    cpu_work,
+    node_shape,
+    declared_maximum,
+    residency,
+    latency,
+    most_paid,
+    cloud_access,
+)
 
 
 def stand(job: JobSpec, context: Context) -> Pace | None:

@@ -100,7 +100,7 @@ def _ages(seen: Snapshot, policy: PlacementPolicy) -> str:
     pools: dict[str, list[str]] = {}
     for cluster in seen.declared:
         for pool in cluster.pools:
-            if pool.prices_per_gpu_hour.keys() - {Billing.OWNED}:
+            if pool.prices_per_hour.keys() - {Billing.OWNED}:
                 as_of = pool.prices_as_of
                 age = "of unknown age" if as_of is None else f"{(seen.taken_at - as_of).days} days old"
                 pools.setdefault(age, []).append(f"{cluster.name}/{pool.name}")

@@ -13,7 +13,7 @@ from spillway.model import Billing, BudgetState, Candidate, DatasetUse, JobSpec,
 from spillway.placement.capacity import Room, empty_node, need_of
 from spillway.placement.context import Context
 from spillway.placement.drivers import driver_problem
-from spillway.pricing import fixed_cost_per_gpu_month, price_per_gpu_hour
+from spillway.pricing import hourly_price, monthly_fixed_cost
 
 WAITING_FOR_NODES = "waiting-for-nodes"
 """The rule of a pool that would have room if more of its declared nodes ran: the demand that a scaler answers."""
@@ -35,10 +35,10 @@ def destination(job: JobSpec, candidate: Candidate, context: Context) -> Rejecti
 
 def node_shape(job: JobSpec, candidate: Candidate, context: Context) -> Rejection | None:
     pool = context.pool(candidate)
-    if _pods_a_node(job, candidate, context) > 0:
+    if _pods_a_node(job, candidate, context) > 0 or (job.gpus_per_node == 0 < pool.gpus_per_node):
         return None
-    if job.gpus_per_node < 1 or job.nodes < 1:
-        return never("node-shape", f"needs at least 1 node with 1 GPU, asks for {job.nodes} with {job.gpus_per_node}")
+    if job.gpus_per_node < 0 or job.nodes < 1:
+        return never("node-shape", f"needs at least 1 node, asks for {job.nodes} with {job.gpus_per_node} GPUs")
     if job.gpus_per_node <= pool.gpus_per_node:
         return never(
             "node-shape",
@@ -54,7 +54,8 @@ def declared_maximum(job: JobSpec, candidate: Candidate, context: Context) -> Re
         return None
     return never(
         "declared-maximum",
-        f"needs {job.gpus_in_words}, the pool never has more than {pool.max_nodes} x {pool.gpus_per_node}",
+        f"needs {job.shape_in_words}, the pool never has more than "
+        f"{pool.max_nodes} x {pool.gpus_per_node or empty_node(pool).cores}",
     )
 
 
@@ -107,8 +108,8 @@ def price(job: JobSpec, candidate: Candidate, context: Context) -> Rejection | N
     if candidate in context.prices:
         return None
     pool = context.pool(candidate)
-    declared = pool.prices_per_gpu_hour.get(candidate.billing)
-    if price_per_gpu_hour(pool, candidate.billing) is not None:
+    declared = pool.prices_per_hour.get(candidate.billing)
+    if hourly_price(pool, candidate.billing) is not None:
         most = context.policy.price_max_age
         age = "nobody says of which day" if pool.prices_as_of is None else f"of {pool.prices_as_of:%Y-%m-%d}"
         return never("price", f"{declared} is {age} (prices_as_of), and no older than {most} is believed")
@@ -151,12 +152,12 @@ def budget(job: JobSpec, candidate: Candidate, context: Context) -> Rejection | 
     budgets, price_an_hour = context.snapshot.budgets, context.prices.get(candidate)
     if not candidate.billing.bought or price_an_hour is None or not budgets:
         return None
-    now, fixed = context.snapshot.taken_at, fixed_cost_per_gpu_month(context.pool(candidate))
+    now, fixed = context.snapshot.taken_at, monthly_fixed_cost(context.pool(candidate))
     for state in budgets:
         if state.doubt is not None:
             return waits("budget", f"the month is not known: {state.doubt}")
         end = now + job.expected_duration if job.expected_duration else state.ends_at
-        cost = cost_within(month_in(state), job.gpus, now, end, price=price_an_hour, fixed=fixed)
+        cost = cost_within(month_in(state), job.priced_units, now, end, price=price_an_hour, fixed=fixed)
         if cost > state.left:
             # Of a job that says no duration this month's part gets less while it waits, the whole next month does not.
             lasting = job.expected_duration is not None or state.starts_at > now
@@ -222,12 +223,14 @@ def room(job: JobSpec, candidate: Candidate, context: Context) -> Rejection | No
     if now + capacity.nodes_to_add * pods_a_node >= job.nodes:
         return waits(WAITING_FOR_NODES, f"waiting for nodes in pool {candidate.pool}")
     unfit = f" (nodes with too old a driver left out: {', '.join(sorted(left_out))})" if left_out else ""
-    by_gpus = capacity.blocks(Room(job.gpus_per_node))
-    if by_gpus >= job.nodes:
+    by_gpus = capacity.blocks(Room(job.gpus_per_node)) if job.gpus_per_node else 0
+    if not job.gpus_per_node:
+        short = f"each takes {_beside_gpus(pod)} of one node"
+    elif by_gpus >= job.nodes:
         short = f"{by_gpus} by GPUs alone, but each needs {_beside_gpus(pod)} beside them"
     else:
         short = f"the largest free block is {capacity.largest_block}"
-    return waits(FULL, f"needs {job.gpus_in_words}, {now} of them fit now{unfit}; {short}")
+    return waits(FULL, f"needs {job.shape_in_words}, {now} of them fit now{unfit}; {short}")
 
 
 def too_old(image: str, place: tuple[str, str], context: Context) -> Mapping[str, str]:
@@ -254,8 +257,8 @@ def _pod(job: JobSpec, context: Context) -> Room:
 
 
 def _pods_a_node(job: JobSpec, candidate: Candidate, context: Context) -> int:
-    """How many of the job's pods an empty node takes; 0 where the job is no positive number of GPUs and nodes."""
-    if job.gpus_per_node < 1 or job.nodes < 1:
+    """How many of the job's pods an empty node takes; 0 where the job has less than no GPUs or no nodes."""
+    if job.gpus_per_node < 0 or job.nodes < 1:
         return 0
     pod = _pod(job, context)
     key = ("pods", candidate.cluster, candidate.pool, pod)
@@ -264,9 +267,8 @@ def _pods_a_node(job: JobSpec, candidate: Candidate, context: Context) -> int:
 
 def _beside_gpus(room: Room) -> str:
     """Cores and memory, as far as they are said."""
-    cores = "?" if room.cpu_millicores is None else f"{room.cpu_millicores / 1000:g}"
     memory = "?" if room.memory_mib is None else f"{room.memory_mib / 1024:g}"
-    return f"{cores} cores and {memory} GiB"
+    return f"{room.cores} cores and {memory} GiB"
 
 
 def never(rule: str, reason: str) -> Rejection:

@@ -11,7 +11,7 @@ def gpu_model(job: JobSpec, candidate: Candidate, context: Context) -> Rejection
     pool = context.pool(candidate)
     if job.gpu_model in {None, pool.gpu_model}:
         return None
-    return never("gpu-model", f"needs {job.gpu_model}, the pool has {pool.gpu_model}")
+    return never("gpu-model", f"needs {job.gpu_model}, the pool has {pool.gpu_model or 'no GPUs'}")
 
 
 def gpu_memory(job: JobSpec, candidate: Candidate, context: Context) -> Rejection | None:
@@ -27,8 +27,18 @@ def gpu_share(job: JobSpec, candidate: Candidate, context: Context) -> Rejection
     """A job takes one part, and that part whole: what it asks for is what is kept from others and booked."""
     share = context.pool(candidate).gpu_share
     parts = None if share is None else share.fraction
-    if job.gpu_fraction == parts:
+    if job.gpu_fraction == parts or not job.gpus_per_node:
         return None
-    wanted = "whole GPUs" if job.gpu_fraction is None else job.gpus_in_words
+    wanted = "whole GPUs" if job.gpu_fraction is None else job.shape_in_words
     gives = "whole ones only" if parts is None else f"them in parts of {parts} only"
     return never("gpu-share", f"needs {wanted}, the pool gives {gives}")
+
+
+def cpu_work(job: JobSpec, candidate: Candidate, context: Context) -> Rejection | None:
+    """Work without GPUs keeps off their nodes; to what needs GPUs ``node_shape`` says that a pool has none."""
+    pool = context.pool(candidate)
+    if job.gpus_per_node or not pool.gpus_per_node:
+        return None
+    return never(
+        "cpu-work", f"needs no GPU, the pool's nodes have {pool.gpus_per_node}; only pools without GPUs take it"
+    )

@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Sequence
 from datetime import datetime, timedelta
 from functools import partial
 
-from spillway.model import Candidate, JobSpec, QueuedRun, Rejection, gpus_in_words
+from spillway.model import Candidate, JobSpec, QueuedRun, Rejection, shape_in_words
 from spillway.placement.capacity import PoolCapacity, Room, need_of
 from spillway.placement.context import Context
 from spillway.placement.filters import FULL, WAITING_FOR_NODES, too_old, waits
@@ -47,7 +47,7 @@ def _held(queued: QueuedRun, context: Context) -> tuple[tuple[str, str] | None, 
 
 
 def _told(job: JobSpec, queued: QueuedRun, start: datetime | None) -> str:
-    wanted = gpus_in_words(queued.gpus_per_node, queued.nodes, queued.gpu_fraction)
+    wanted = shape_in_words(queued.gpus_per_node, queued.nodes, queued.gpu_fraction, queued.cpu_millicores_per_node)
     whom = f"run {queued.run} ({queued.priority}, {wanted}), which waits since "
     since = f"{whom}{queued.since.isoformat(timespec='seconds')}, comes first: "
     if start is None:

@@ -29,7 +29,7 @@ from spillway.placement.filters import (
     room,
     unreachable,
 )
-from spillway.placement.gpus import gpu_memory, gpu_model, gpu_share
+from spillway.placement.gpus import cpu_work, gpu_memory, gpu_model, gpu_share
 from spillway.placement.queueing import ROOM, head_of_line
 
 Filter = Callable[[JobSpec, Candidate, Context], Rejection | None]
@@ -39,6 +39,7 @@ FILTERS: tuple[Filter, ...] = (
     gpu_model,
     gpu_memory,
     gpu_share,
+    cpu_work,
     node_shape,
     declared_maximum,
     residency,

@@ -18,9 +18,9 @@ HIGH_PERFORMANCE_GPUS = ("GB300", "GB200", "B300", "B200", "H200", "H100")
 
 
 @lru_cache(maxsize=1000)
-def is_fast(gpu_model: str) -> bool:
+def is_fast(gpu_model: str | None) -> bool:
     """Whether it is of a high-performance pool."""
-    return any(name in gpu_model.upper() for name in HIGH_PERFORMANCE_GPUS)
+    return gpu_model is not None and any(name in gpu_model.upper() for name in HIGH_PERFORMANCE_GPUS)
 
 
 def qos(job: JobSpec, candidate: Candidate, context: Context) -> float:
@@ -48,7 +48,7 @@ def cost(job: JobSpec, candidate: Candidate, context: Context) -> float:
     """
     known = costs(job, context)
     full = known.full_price(candidate, context)
-    if full is None:
+    if full is None or full > known.dearest:  # above it is only what has another unit
         return 0.0
     return float(1 - full / known.dearest) if known.dearest else 1.0
 

@@ -27,7 +27,7 @@ from spillway.model import (
     Snapshot,
 )
 from spillway.placement.explain import name, rows
-from spillway.pricing import price_per_gpu_hour
+from spillway.pricing import hourly_price
 from spillway.runs.admission import decide, snapshot
 from spillway.runs.moving_datasets import copy_dataset
 from spillway.runs.moving_images import copy_image
@@ -126,7 +126,7 @@ def destination(services: Services, where: str, run: str) -> Destination:
         raise UnknownName("pool", f"{parts[0]}/{parts[1]}", [f"{parts[0]}/{pool}" for pool in pools])
     if len(parts) == 2:
         return Destination(cluster=parts[0], pool=parts[1])
-    billings = pools[parts[1]].prices_per_gpu_hour
+    billings = pools[parts[1]].prices_per_hour
     if parts[2] not in billings:
         raise UnknownName("place", where, [f"{parts[0]}/{parts[1]}/{billing}" for billing in billings])
     return Destination(cluster=parts[0], pool=parts[1], billing=Billing(parts[2]))
@@ -188,7 +188,7 @@ def _facts(services: Services, leaving: Attempt, target: Candidate) -> MoveFacts
         image_bytes=_known(lambda: _image_bytes(services, leaving, there)),
         dataset_bytes=_known(lambda: _dataset_bytes(services, leaving, there)),
         bandwidth_bytes_per_second=bytes_per_second(link, services.ledger.link_rates()),
-        gpus=leaving.job.gpus,
+        units=leaving.job.priced_units,
         price_here=_price(services, leaving.candidate),
         price_there=_price(services, target),
         egress_price_per_gib=services.cluster(source).link.egress_price_per_gib,
@@ -199,7 +199,7 @@ def _facts(services: Services, leaving: Attempt, target: Candidate) -> MoveFacts
 
 
 def _price(services: Services, place: Candidate) -> Decimal | None:
-    return price_per_gpu_hour(services.cluster(place.cluster).pool(place.pool), place.billing)
+    return hourly_price(services.cluster(place.cluster).pool(place.pool), place.billing)
 
 
 def _brought_egress(services: Services, leaving: Attempt, facts: MoveFacts) -> Decimal | None:

@@ -13,7 +13,7 @@ from spillway.handover import OVER
 from spillway.ledger import AttemptFacts
 from spillway.losses import PodVerdict, judge
 from spillway.model import Attempt, AttemptState, CoolDown, CostEntry, Outcome, PodPhase, PodState, VerdictKind
-from spillway.pricing import cost, fixed_cost_per_gpu_month, gpu_hours, price_per_gpu_hour
+from spillway.pricing import cost, gpu_hours, hourly_price, monthly_fixed_cost
 from spillway.runs.services import Services
 from spillway.runs.stopping import noted_ending
 
@@ -214,14 +214,14 @@ def book_cost(services: Services, attempt: Attempt, ended_at: datetime) -> CostE
 
     They cost what they did when the attempt was placed there, whatever was declared since.
     """
-    candidate, gpus = attempt.candidate, attempt.job.gpus
+    candidate, job = attempt.candidate, attempt.job
     cluster = services.configuration.clusters.get(candidate.cluster)
     pool = cluster.find_pool(candidate.pool) if cluster else None
     price, fixed = attempt.price_per_gpu_hour, attempt.fixed_cost_per_gpu_month
     if price is None and pool is not None:
-        price = price_per_gpu_hour(pool, candidate.billing)
+        price = hourly_price(pool, candidate.billing)
     if fixed is None and pool is not None:
-        fixed = fixed_cost_per_gpu_month(pool)
+        fixed = monthly_fixed_cost(pool)
     if attempt.pod_uid is None or attempt.started_at is None or price is None:
         return None
     ended_at = max(attempt.started_at, ended_at)
@@ -231,15 +231,16 @@ def book_cost(services: Services, attempt: Attempt, ended_at: datetime) -> CostE
             pool=candidate.pool,
             pod_uid=attempt.pod_uid,
             attempt=attempt.label,
-            department=attempt.job.department,
-            business_scene=attempt.job.business_scene,
-            job=attempt.job.name,
+            department=job.department,
+            business_scene=job.business_scene,
+            job=job.name,
             billing=candidate.billing,
-            gpus=gpus,
-            gpu_hours=gpu_hours(gpus, attempt.started_at, ended_at),
+            gpus=job.gpus,
+            cores=job.cores_paid,
+            gpu_hours=gpu_hours(job.gpus, attempt.started_at, ended_at),
             price_per_gpu_hour=price,
             fixed_cost_per_gpu_month=fixed or Decimal(0),
-            amount=cost(gpus, attempt.started_at, ended_at, price),
+            amount=cost(job.priced_units, attempt.started_at, ended_at, price),
             utilisation=_utilisation(services, attempt),
             reserved_at=attempt.reserved_at,
             started_at=attempt.started_at,

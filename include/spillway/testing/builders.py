@@ -91,6 +91,19 @@ def node_pool(**fields: Any) -> NodePool:
     )
 
 
+def cpu_pool(**fields: Any) -> NodePool:
+    """Nodes of 32 cores without GPUs."""
+    pool = NodePool(
+        name="cpu",
+        gpus_per_node=0,
+        max_nodes=2,
+        cpu_cores_per_node=32.0,
+        memory_gib_per_node=128.0,
+        prices_per_core_hour={Billing.OWNED: Decimal("0.05")},
+    )
+    return replace(pool, **fields)
+
+
 def cloud_pool(**fields: Any) -> NodePool:
     cloud = node_pool(
         name="h100",
@@ -114,11 +127,15 @@ def node(**fields: Any) -> NodeState:
 
 
 def nodes_of(pool: NodePool, count: int) -> tuple[NodeState, ...]:
-    """``count`` usable nodes of the pool's shape, named after it."""
-    return tuple(
-        node(name=f"{pool.name}-{index}", pool=pool.name, allocatable_gpus=pool.devices_per_node)
-        for index in range(count)
-    )
+    """``count`` usable nodes of the pool's shape, named after it; only those without GPUs say what cores they have."""
+    room = {}
+    if not pool.gpus_per_node:
+        room = {
+            "cpu_millicores": int((pool.cpu_cores_per_node or 0) * 1000),
+            "memory_mib": int((pool.memory_gib_per_node or 0) * 1024),
+        }
+    shape = {"pool": pool.name, "allocatable_gpus": pool.devices_per_node, **room}
+    return tuple(node(name=f"{pool.name}-{index}", **shape) for index in range(count))
 
 
 def pod(**fields: Any) -> PodUse:
