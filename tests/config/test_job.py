@@ -116,6 +116,31 @@ def test_a_job_that_reads_the_public_part_alone_is_public_and_so_is_its_image(di
     assert (shut.tier, shut.unclear_in) == (Tier.CORE, "job.yaml")
 
 
+def test_a_job_of_several_datasets_is_of_the_strictest_tier(directory: Path, write: Write) -> None:
+    declared = {**DATASETS, "mixed": MIXED}
+    open_part = {"name": "mixed", "part": "public"}
+    for listed, tier in ((["digits", "faces"], Tier.CORE), (["digits", open_part], Tier.PUBLIC)):
+        file = write("job.yaml", ("datasets",), listed)
+        job = load_job(file, declared)
+        assert ([use.name for use in job.datasets], job.tier) == (["digits", job.datasets[1].name], tier)
+        (folder := file.parent / f"jobs-{tier}").mkdir()
+        file.rename(folder / "job.yaml")
+        (use,) = load_image_uses(folder, declared)
+        assert (use.tier, use.dataset, use.unclear_in) == (tier, None, None)
+    assert job.datasets[1] == DatasetUse(name="mixed", part=Tier.PUBLIC)
+
+
+@pytest.mark.parametrize("listed", ["digits", [["digits"]], ["digits", "nowhere"], [{"name": "digits", "part": ["x"]}]])
+def test_an_image_of_a_job_whose_list_of_datasets_is_wrong_counts_as_core(
+    directory: Path, write: Write, listed: object
+) -> None:
+    file = write("job.yaml", ("datasets",), listed)
+    (folder := file.parent / "jobs").mkdir()
+    file.rename(folder / "job.yaml")
+    (use,) = load_image_uses(folder, DATASETS)
+    assert (use.tier, use.unclear_in) == (Tier.CORE, "job.yaml")
+
+
 def test_a_job_may_say_a_part_of_when_it_stalls_or_that_it_never_does(directory: Path, write: Write) -> None:
     assert load_job(write("job.yaml", ("stall",), {"steps": 3}), DATASETS).stall == StallRule(steps=3)
     assert load_job(write("job.yaml", ("stall",), None), DATASETS).stall is None

@@ -175,6 +175,35 @@ def test_a_part_that_there_is_not_is_told(
     assert raised.value.problem.startswith(problem)
 
 
+@pytest.mark.parametrize(
+    ("listed", "more", "path", "problem"),
+    [
+        (
+            ["digits", "digit"],
+            "",
+            "datasets[1]",
+            "unknown dataset 'digit'; known: digits, faces. Did you mean 'digits'?",
+        ),
+        (["digits", "faces", "digits"], "", "datasets", "'digits' is declared twice ([0] and [2]); names are unique"),
+        ([], "", "datasets", "expected at least 1 entry, got an empty list"),
+        ("digits", "", "datasets", "expected a list, got 'digits'"),
+        (["digits", {"name": "faces", "part": "public"}], "", "datasets[1].part", "the dataset 'faces' has no public"),
+        (["digits"], "dataset: faces", "datasets", "stands beside `dataset`, which names the only one"),
+        (["digits"], "part: public", "part", "is of a dataset, and the job names none"),
+        (["digits", "faces"], "tier: public", "tier", "the dataset 'faces' is of tier 'core' in datasets.yaml"),
+    ],
+)
+def test_a_list_of_datasets_that_cannot_be_meant_is_told(
+    write: Write, listed: Any, more: str, path: str, problem: str
+) -> None:
+    file = write("job.yaml", ("datasets",), listed)
+    file.write_text(f"{file.read_text()}{more}\n")
+    with pytest.raises(ConfigError) as raised:
+        load_job(file, DATASETS)
+    assert (raised.value.file, raised.value.path) == ("job.yaml", path)
+    assert raised.value.problem.startswith(problem)
+
+
 def test_the_longest_duration_is_not_shorter_than_the_expected_one(write: Write) -> None:
     file = write("job.yaml", ("longest_duration",), "2h")
     assert load_job(file, DATASETS).longest_duration == timedelta(hours=2)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from spillway.model import Billing, DatasetFacts, DatasetUse, Link, PlacementVerdict, Snapshot, Tier, TransferEstimate
 from spillway.placement.costs import full_price
-from spillway.placement.explain import name, rows, table
+from spillway.placement.explain import inputs, name, rows, table
 from spillway.placement.policy import place
 from spillway.testing.builders import (
     cloud_cluster,
@@ -105,6 +105,26 @@ def test_of_a_part_the_copy_counts_that_a_site_without_core_data_has_and_its_own
     decision = place(part, replace(seen, datasets={"digits": facts}), BY_COST)
     moved = {v.candidate.cluster: v.transfer and v.transfer.size_bytes for v in decision.verdicts}
     assert moved == {"onprem": 0, "far": 0, "near": TERABYTE // 10}
+
+
+BOTH = (DatasetUse(name="digits"), DatasetUse(name="faces"))
+
+
+def test_what_several_datasets_take_is_summed_and_unknown_where_that_of_one_is() -> None:
+    rate = {"far": float(TERABYTE), "near": float(TERABYTE)}
+    priced = two_clouds(size_bytes=TERABYTE, rates=rate, present=frozenset({"far"}))
+    for size, expected in ((2 * TERABYTE, (2 * TERABYTE, 3 * TERABYTE)), (None, (None, None))):
+        faces = DatasetFacts(home="onprem", size_bytes=size)
+        seen = replace(priced, datasets={**priced.datasets, "faces": faces})
+        decision = place(job_spec(datasets=BOTH), seen, BY_COST)
+        moved = {v.candidate.cluster: v.transfer for v in decision.verdicts}
+        found = tuple(one and (one.size_bytes, one.duration) for one in (moved["far"], moved["near"]))
+        seconds = tuple(each and timedelta(seconds=each / TERABYTE) for each in expected)
+        assert found == tuple(zip(expected, seconds, strict=True))
+    assert (
+        "digits, 931.3 GiB, verified to be whole at far, onprem; faces, its size is not known"
+        in (inputs(job_spec(datasets=BOTH), seen, BY_COST)["data"])
+    )
 
 
 def verdicts(seen: Snapshot, **job: Any) -> dict[str, PlacementVerdict]:

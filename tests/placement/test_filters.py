@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from spillway.model import Billing, Candidate, DatasetUse, QuotaShare, Rejection, Tier
+from spillway.model import Billing, Candidate, DatasetFacts, DatasetUse, QuotaShare, Rejection, Tier
 from spillway.placement.policy import place
 from spillway.testing.builders import (
     NOW,
@@ -69,6 +69,22 @@ CASES: dict[str, tuple[Any, Any, Any, Candidate, list[tuple[str, str, bool]]]] =
             (
                 "residency",
                 "its data is of tier core, the site may store public; without a dataset, core is what no `tier:` means",
+                False,
+            )
+        ],
+    ),
+    "several datasets of which one is core, though it could be read over the link": (
+        job_spec(datasets=(DatasetUse(name="faces"), DatasetUse(name="synth")), tier=Tier.CORE, image_tier=Tier.PUBLIC),
+        snapshot(
+            datasets={"faces": DatasetFacts(home="onprem", remote_read=True), "synth": DatasetFacts(home="cloud")}
+        ),
+        None,
+        ON_DEMAND,
+        [
+            (
+                "residency",
+                "its data is of tier core, the site may store public; it reads faces of onprem, synth of cloud, and "
+                "over the link a job reads one dataset alone",
                 False,
             )
         ],

@@ -1,13 +1,14 @@
+import json
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
-from spillway.errors import ConfigError
+from spillway.errors import ConfigError, UnknownName
 from spillway.model import KeyScope
 from spillway.stores.local import LocalStore
 from spillway.stores.s3 import S3Store
-from spillway.trainer.contract import Contract, StoreAccess, read_contract
+from spillway.trainer.contract import Contract, DatasetAccess, StoreAccess, read_contract
 
 ENVIRONMENT = {
     "SPILLWAY_RUN": "digits-1",
@@ -43,8 +44,9 @@ CONTRACT = Contract(
     ),
     checkpoint_bucket="checkpoints",
     dataset_bucket="data",
-    dataset=KeyScope(prefix="digits/", include=("*.csv",), exclude=("tmp/*",)),
-    dataset_record=".spillway/sync/digits.json",
+    dataset=DatasetAccess(
+        scope=KeyScope(prefix="digits/", include=("*.csv",), exclude=("tmp/*",)), record=".spillway/sync/digits.json"
+    ),
     grace=timedelta(seconds=12.5),
     store_patience=timedelta(minutes=10),
     total_steps=60,
@@ -67,6 +69,21 @@ def test_under_torchrun_a_rank_is_that_of_the_process_and_a_variable_of_that_nam
     assert read_contract({**ENVIRONMENT, "RANK": "8"}).rank == 1
 
 
+def test_each_of_several_data_sets_is_found_by_its_name() -> None:
+    told = [
+        {"name": "digits", "prefix": "digits/", "include": ["*.csv"], "exclude": ["tmp/*"], "record": "r", "later": 1},
+        {"name": "letters", "prefix": "public/letters/", "include": [], "exclude": [], "record": ""},
+    ]
+    contract = read_contract({**ENVIRONMENT, "SPILLWAY_DATASETS": json.dumps(told)})
+    assert contract.dataset_of("letters") == DatasetAccess(scope=KeyScope(prefix="public/letters/"), record=None)
+    assert contract.dataset_of(None) == contract.dataset
+    with pytest.raises(UnknownName, match=r"unknown data set 'letter'; known: digits, letters"):
+        contract.dataset_of("letter")
+    for wrong in ("{", "[1]", '[{"name": "digits"}]', "7"):
+        with pytest.raises(ConfigError, match="SPILLWAY_DATASETS: expected a JSON list of data sets"):
+            read_contract({**ENVIRONMENT, "SPILLWAY_DATASETS": wrong})
+
+
 def test_an_attempt_without_a_checkpoint_begins_with_step_one() -> None:
     fresh = {**ENVIRONMENT, "SPILLWAY_RESUME_MANIFEST": "", "SPILLWAY_RESUMED_FROM_STEP": ""}
     contract = read_contract(fresh)
@@ -82,7 +99,7 @@ def test_what_a_job_may_leave_out_has_these_values() -> None:
         timedelta(0),
         0,
         0,
-        KeyScope(prefix=""),
+        DatasetAccess(scope=KeyScope(prefix=""), record=".spillway/sync/digits.json"),
     )
 
 

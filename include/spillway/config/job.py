@@ -24,6 +24,7 @@ from spillway.config.schema import (
     Quantity,
     Text,
     TierWord,
+    Unique,
     VariableName,
     WholeGpus,
 )
@@ -87,6 +88,23 @@ def _of_a_dataset(part: Tier, job: ValidationInfo) -> Tier:
     return part
 
 
+def _by_name(written: Any) -> Any:
+    return {"name": written} if isinstance(written, str) else written
+
+
+class DatasetUseEntry(Entry):
+    """The name of a dataset alone, or with the part of it that is read."""
+
+    name: Text
+    part: Annotated[TierWord, AfterValidator(_public)] | None = None
+
+
+def _beside_none(datasets: tuple[DatasetUseEntry, ...], job: ValidationInfo) -> tuple[DatasetUseEntry, ...]:
+    if job.data.get("dataset") is not None:
+        raise notation.refused("stands beside `dataset`, which names the only one; name all of them here")
+    return datasets
+
+
 class JobFile(Entry):
     name: Label
     department: Text
@@ -102,6 +120,12 @@ class JobFile(Entry):
     memory_gib: Quantity = 1.0
     dataset: Text | None = None
     part: Annotated[TierWord, AfterValidator(_public), AfterValidator(_of_a_dataset)] | None = None
+    datasets: Annotated[
+        tuple[Annotated[DatasetUseEntry, BeforeValidator(_by_name)], ...],
+        Field(min_length=1),
+        Unique,
+        AfterValidator(_beside_none),
+    ] = ()
     tier: TierWord | None = None
     image_tier: TierWord | None = None
     latency_sensitive: Flag = False
@@ -126,8 +150,10 @@ class JobFile(Entry):
 
     @property
     def uses(self) -> tuple[DatasetUse, ...]:
-        """What it reads."""
-        return () if self.dataset is None else (DatasetUse(name=self.dataset, part=self.part),)
+        """What it reads, in the order of the file."""
+        if self.dataset is not None:
+            return (DatasetUse(name=self.dataset, part=self.part),)
+        return tuple(DatasetUse(**dict(entry)) for entry in self.datasets)
 
     def job(self, tier: Tier) -> JobSpec:
         """The job, whose data is of that tier."""

@@ -7,14 +7,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from spillway.errors import ConfigError, InvalidImage, UnknownName
-from spillway.images.reference import ImageReference
+from spillway.errors import ConfigError, UnknownName
 from spillway.model import (
     Cluster,
     Dataset,
-    DatasetUse,
-    ImageUse,
-    JobSpec,
     MirroredRepository,
     NoticeTarget,
     PlacementPolicy,
@@ -145,72 +141,6 @@ def _repositories(file: Path, clusters: Mapping[str, Cluster]) -> list[MirroredR
                     f"which the residency of cluster '{site}' in {CLUSTERS} does not allow",
                 )
     return declared
-
-
-def load_image_uses(directory: Path, datasets: Mapping[str, Dataset]) -> tuple[ImageUse, ...]:
-    """Which image each job file of the directory uses and for data of which tier.
-
-    A file counts with what it says of these two, whatever else is wrong with it: one with a mistake must neither hide a
-    core image nor keep the images of all other jobs at home. A tier that it does not say clearly is core.
-
-    Raises:
-        ConfigError: there is no such directory, or a file in it cannot be read at all, so that nobody knows its image.
-    """
-    if not directory.is_dir():
-        raise ConfigError(str(directory), "", "no such directory; SPILLWAY_JOBS_DIR names the one with the job files")
-    uses = (_image_use(path, datasets) for path in sorted(directory.glob("*.yaml")))
-    return tuple(use for use in uses if use is not None)
-
-
-def _image_use(path: Path, datasets: Mapping[str, Dataset]) -> ImageUse | None:
-    """None where the file names no image that there could be."""
-    from spillway.config.document import mapping
-
-    written = mapping(path)
-    image, dataset, own = written.get("image"), written.get("dataset"), written.get("image_tier")
-    part = Tier.PUBLIC if written.get("part") == Tier.PUBLIC else None
-    try:
-        ImageReference.parse(str(image))
-    except InvalidImage:
-        return None
-    if own is not None or dataset is None:
-        said = next((tier for tier in Tier if tier == (own or written.get("tier"))), None)
-    else:
-        use, known = DatasetUse(name=str(dataset), part=part), datasets.get(str(dataset))
-        said = None if known is None or (part and part not in known.tiers) else use.tier_of(known)
-    return ImageUse(
-        job=str(written.get("name", path.stem)),
-        image=str(image),
-        tier=said or Tier.CORE,
-        dataset=None if dataset is None or part else str(dataset),
-        unclear_in=path.name if said is None else None,
-    )
-
-
-def load_job(path: Path, datasets: Mapping[str, Dataset]) -> JobSpec:
-    """The job that the file declares; its tier is its dataset's, and core where it has neither dataset nor tier.
-
-    Raises:
-        ConfigError: the file is missing or wrong, or its dataset is not declared.
-    """
-    from spillway.config.document import read
-    from spillway.config.job import JobFile
-
-    declared = read(path, JobFile)
-    if not declared.uses:
-        return declared.job(declared.tier or Tier.CORE)
-    (use,) = declared.uses
-    if use.name not in datasets:
-        raise ConfigError(path.name, "dataset", str(UnknownName("dataset", use.name, datasets)))
-    if use.part is not None and use.part not in datasets[use.name].tiers:
-        problem = f"the dataset '{use.name}' has no {use.part} part: no rule in {DATASETS} makes an object of it public"
-        raise ConfigError(path.name, "part", f"{problem}; add one there, or leave this out")
-    tier = use.tier_of(datasets[use.name])
-    if declared.tier not in {None, tier}:
-        what = "the dataset" if use.part is None else f"the {use.part} part of the dataset"
-        problem = f"{what} '{use.name}' is of tier '{tier}' in {DATASETS}, got '{declared.tier}'"
-        raise ConfigError(path.name, "tier", f"{problem}; leave the key out")
-    return declared.job(tier)
 
 
 def with_neighbours(datasets: Sequence[Dataset]) -> list[Dataset]:

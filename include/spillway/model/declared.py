@@ -130,7 +130,8 @@ class Cluster:
 class ImageUse:
     """That a job file uses an image, for data of a tier.
 
-    ``dataset`` is the one that the file names, declared or not; None where it names none, or its public part alone.
+    ``dataset`` is the only one that the file names, declared or not; None where it names none, several, or a public
+    part alone.
     ``unclear_in`` is the name of a file that says no tier and no dataset that has one, which counts as core.
     """
 

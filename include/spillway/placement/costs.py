@@ -19,8 +19,25 @@ _HOUR = Decimal(timedelta(hours=1) // timedelta(microseconds=1))
 
 
 def transfer_to(job: JobSpec, cluster: str, context: Context) -> TransferEstimate | None:
-    """What the job's data takes to get there; None where it has none, or where nobody looked."""
-    return next((context.transfer(use, cluster) for use in job.datasets), None)
+    """What all of the job's data takes to get there; None where it has none, or where nobody looked."""
+    return context.once(("transfers", job.datasets, cluster), lambda: _together(job, cluster, context))
+
+
+def _together(job: JobSpec, cluster: str, context: Context) -> TransferEstimate | None:
+    """One after the other; where nothing is known of one of them nothing is known of all."""
+    parts = [context.transfer(use, cluster) for use in job.datasets]
+    if len(parts) < 2 or not any(parts):
+        return next(iter(parts), None)
+    sizes, durations, egresses = [], [], []
+    for part in parts:
+        if part is None or part.size_bytes is None or part.duration is None or part.egress is None:
+            return TransferEstimate()
+        sizes.append(part.size_bytes)
+        durations.append(part.duration)
+        egresses.append(part.egress)
+    return TransferEstimate(
+        size_bytes=sum(sizes), duration=sum(durations, timedelta()), egress=sum(egresses, Decimal(0))
+    )
 
 
 def full_price(price: Decimal, job: JobSpec, transfer: TransferEstimate | None) -> Decimal | None:

@@ -9,7 +9,7 @@ from functools import lru_cache
 from spillway.budget import cost_within, month_in
 from spillway.images.environment import Environment
 from spillway.images.reference import ImageReference
-from spillway.model import Billing, BudgetState, Candidate, DatasetUse, JobSpec, Rejection, Tier
+from spillway.model import Billing, BudgetState, Candidate, JobSpec, Rejection, Tier
 from spillway.placement.capacity import Room, empty_node, need_of
 from spillway.placement.context import Context
 from spillway.placement.drivers import driver_problem
@@ -62,11 +62,9 @@ def declared_maximum(job: JobSpec, candidate: Candidate, context: Context) -> Re
 def residency(job: JobSpec, candidate: Candidate, context: Context) -> Rejection | None:
     cluster = context.cluster(candidate)
     stored = ", ".join(sorted(cluster.residency)) or "none"
-    if not cluster.may_hold(job.tier) and not any(_read_from_afar(use, context) for use in job.datasets):
-        unsaid = (
-            "" if job.datasets or job.tier is not Tier.CORE else "; without a dataset, core is what no `tier:` means"
-        )
-        return never("residency", f"its data is of tier {job.tier}, the site may store {stored}{unsaid}")
+    if not cluster.may_hold(job.tier) and not _read_from_afar(job, context):
+        problem = f"its data is of tier {job.tier}, the site may store {stored}"
+        return never("residency", f"{problem}{_beside(job, context)}")
     if job.reads_a_part and cluster.may_hold(Tier.CORE) and cluster.object_store.public_pod_connection is None:
         problem = (
             "it reads a public part alone, and the site, where core data is, names no public_pod_connection for it"
@@ -81,9 +79,21 @@ def residency(job: JobSpec, candidate: Candidate, context: Context) -> Rejection
     return never("residency", f"its image {job.image} counts as core, the site may store {stored}: {why}")
 
 
-def _read_from_afar(use: DatasetUse, context: Context) -> bool:
-    facts = context.snapshot.datasets.get(use.name)
-    return facts is not None and facts.remote_read
+def _read_from_afar(job: JobSpec, context: Context) -> bool:
+    """Whether its pods may read its data at home: one store is all that a pod works with, so it is of one dataset."""
+    facts = [context.snapshot.datasets.get(use.name) for use in job.datasets]
+    return len(facts) == 1 and facts[0] is not None and facts[0].remote_read
+
+
+def _beside(job: JobSpec, context: Context) -> str:
+    """What else there is to know of a job whose data may not be stored at a site."""
+    if not job.datasets:
+        return "; without a dataset, core is what no `tier:` means" if job.tier is Tier.CORE else ""
+    if len(job.datasets) == 1:
+        return ""
+    homes = {use.name: context.snapshot.datasets.get(use.name) for use in job.datasets}
+    told = ", ".join(f"{name} of {facts.home if facts else 'a home nobody knows'}" for name, facts in homes.items())
+    return f"; it reads {told}, and over the link a job reads one dataset alone"
 
 
 def latency(job: JobSpec, candidate: Candidate, context: Context) -> Rejection | None:

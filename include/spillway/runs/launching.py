@@ -212,9 +212,9 @@ def pod_environment(
     services: Services, attempt: Attempt, resume: ResumePoint, flush: timedelta | None
 ) -> dict[str, str]:
     """The trainer's variables: the job's own, and the platform's, of which the job may set the patience only."""
-    use = next(iter(attempt.job.datasets), None)
-    dataset = None if use is None else services.dataset(use.name)
     cluster = services.cluster(services.store_site(attempt.job, attempt.candidate.cluster))
+    data = [_told(use, services.dataset(use.name), cluster) for use in attempt.job.datasets]
+    first: Mapping[str, Any] = data[0] if data else {"prefix": "", "include": (), "exclude": (), "record": ""}
     grace = grace_seconds(attempt.job.grace, flush)
     patience = max(STORE_PATIENCE, timedelta(seconds=grace) + services.configuration.runs.node_margin)
     ours = {
@@ -224,15 +224,25 @@ def pod_environment(
         "SPILLWAY_RESUMED_FROM_STEP": "" if resume.step is None else str(resume.step),
         "SPILLWAY_CHECKPOINT_BUCKET": cluster.object_store.checkpoint_bucket,
         "SPILLWAY_DATASET_BUCKET": cluster.object_store.dataset_bucket,
-        "SPILLWAY_DATASET_PREFIX": dataset.prefix if dataset else "",
-        "SPILLWAY_DATASET_INCLUDE": json.dumps(dataset.include if dataset else ()),
-        "SPILLWAY_DATASET_EXCLUDE": json.dumps(dataset.exclude if dataset else ()),
-        "SPILLWAY_DATASET_RECORD": "" if use is None or dataset is None else _record(use, dataset, cluster),
+        "SPILLWAY_DATASET_PREFIX": first["prefix"],
+        "SPILLWAY_DATASET_INCLUDE": json.dumps(first["include"]),
+        "SPILLWAY_DATASET_EXCLUDE": json.dumps(first["exclude"]),
+        "SPILLWAY_DATASET_RECORD": first["record"],
+        "SPILLWAY_DATASETS": json.dumps(data),
         "SPILLWAY_GRACE_SECONDS": str(grace),
     }
     return {"SPILLWAY_STORE_PATIENCE_SECONDS": str(patience.total_seconds()), **attempt.job.environment, **ours}
 
 
-def _record(use: DatasetUse, dataset: Dataset, site: Cluster) -> str:
-    """The key of the record that tells a pod what to read; empty where that is all that is there, at the home."""
-    return "" if use.part is None and dataset.home == site.name else manifest_key(use.record_at(site))
+def _told(use: DatasetUse, dataset: Dataset, site: Cluster) -> Mapping[str, Any]:
+    """A dataset as its pod is told of it. ``record`` is the key of the list of what to read; empty where that is all
+    that is there, at the home.
+    """
+    whole_home = use.part is None and dataset.home == site.name
+    return {
+        "name": dataset.name,
+        "prefix": dataset.prefix,
+        "include": dataset.include,
+        "exclude": dataset.exclude,
+        "record": "" if whole_home else manifest_key(use.record_at(site)),
+    }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -184,16 +184,19 @@ def _facts(services: Services, leaving: Attempt, target: Candidate) -> MoveFacts
     """What can be known now; what does not answer is unknown."""
     source, there = leaving.candidate.cluster, target.cluster
     link = link_between(services.cluster(source), services.cluster(there))
+    image = _known(lambda: _image_bytes(services, leaving, there))
+    data = _known(lambda: _dataset_bytes(services, leaving, there))
+    brought = None if image is None or data is None else [(services.image_home, image), *data]
     facts = MoveFacts(
-        image_bytes=_known(lambda: _image_bytes(services, leaving, there)),
-        dataset_bytes=_known(lambda: _dataset_bytes(services, leaving, there)),
+        image_bytes=image,
+        dataset_bytes=None if data is None else sum(size for _, size in data),
         bandwidth_bytes_per_second=bytes_per_second(link, services.ledger.link_rates()),
         units=leaving.job.priced_units,
         price_here=_price(services, leaving.candidate),
         price_there=_price(services, target),
         egress_price_per_gib=services.cluster(source).link.egress_price_per_gib,
+        brought_egress=None if brought is None else _egress(services, brought),
     )
-    facts = dataclasses.replace(facts, brought_egress=_brought_egress(services, leaving, facts))
     facts = _known(lambda: _with_checkpoints(services, facts, leaving, there)) or facts
     return _known(lambda: _with_pod(services, facts, leaving)) or facts
 
@@ -202,13 +205,9 @@ def _price(services: Services, place: Candidate) -> Decimal | None:
     return hourly_price(services.cluster(place.cluster).pool(place.pool), place.billing)
 
 
-def _brought_egress(services: Services, leaving: Attempt, facts: MoveFacts) -> Decimal | None:
-    """What the homes of image and dataset take for what is brought from them."""
-    if facts.image_bytes is None or facts.dataset_bytes is None:
-        return None
-    homes = [services.dataset(use.name).home for use in leaving.job.datasets]
-    sizes = ((services.image_home, facts.image_bytes), *((home, facts.dataset_bytes) for home in homes))
-    takes = (services.cluster(site).link.egress_price_per_gib * size for site, size in sizes)
+def _egress(services: Services, brought: Sequence[tuple[str, int]]) -> Decimal:
+    """What the homes take for what is brought from them."""
+    takes = (services.cluster(home).link.egress_price_per_gib * size for home, size in brought)
     return sum(takes, Decimal(0)) / GIBIBYTE
 
 
@@ -226,13 +225,15 @@ def _image_bytes(services: Services, leaving: Attempt, target: str) -> int:
     return copy_image(services, repository, leaving.image_digest, target, tier=tier, dry_run=True).bytes_copied
 
 
-def _dataset_bytes(services: Services, leaving: Attempt, target: str) -> int:
-    at, lacking = services.store_site(leaving.job, target), 0
-    for use in leaving.job.datasets:
-        dataset = services.dataset(use.name)
-        if dataset.home != at:
-            lacking += copy_dataset(services, dataset, target, part=use.part, dry_run=True).bytes_copied
-    return lacking
+def _dataset_bytes(services: Services, leaving: Attempt, target: str) -> list[tuple[str, int]]:
+    """The home of each dataset of which the target lacks something, and how many bytes."""
+    at = services.store_site(leaving.job, target)
+    named = ((services.dataset(use.name), use.part) for use in leaving.job.datasets)
+    return [
+        (dataset.home, copy_dataset(services, dataset, target, part=part, dry_run=True).bytes_copied)
+        for dataset, part in named
+        if dataset.home != at
+    ]
 
 
 def _with_checkpoints(services: Services, facts: MoveFacts, leaving: Attempt, target: str) -> MoveFacts:

@@ -145,11 +145,11 @@ class Services:
     def store_site(self, job: JobSpec, cluster: str) -> str:
         """The site whose stores a pod of the job at that cluster works with: what it reads and what it commits.
 
-        Its own, where the job's data may be stored there; else the home of its dataset, over the link. So what is made
-        from core data is stored where that may be, wherever it is made.
+        Its own, where the job's data may be stored there; else the home of its only dataset, over the link. So what is
+        made from core data is stored where that may be, wherever it is made.
         """
         named = [self.configuration.datasets.get(use.name) for use in job.datasets]
-        dataset = next(iter(named), None)
+        dataset = named[0] if len(named) == 1 else None
         return cluster if dataset is None or self.cluster(cluster).may_hold(job.tier) else dataset.home
 
     def checkpoints(self, attempt: Attempt) -> ObjectStore:

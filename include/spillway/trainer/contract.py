@@ -10,7 +10,7 @@ from datetime import timedelta
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from spillway.errors import ConfigError
+from spillway.errors import ConfigError, UnknownName
 from spillway.model import CheckpointManifest, KeyScope
 from spillway.stores.base import ObjectStore
 
@@ -64,10 +64,20 @@ class CacheAccess:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DatasetAccess:
+    """What of the dataset bucket belongs to a data set: by ``record``, the key of the record that says so, or where
+    that is None, at the data set's home, all that ``scope`` holds.
+    """
+
+    scope: KeyScope
+    record: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Contract:
     """One attempt as its container sees it. ``resume_manifest`` is None for a run that begins with step 1.
 
-    ``dataset_record`` is the key of the record that says what belongs to the data set; None at the data set's home.
+    ``dataset`` is the first one that the job file names, ``datasets`` are all of them by name.
     ``store_patience``: how long the site's store may be silent before the attempt ends. Training goes on meanwhile.
     ``rank`` is of this pod among those of its gang, and where ``torchrun`` starts several processes in a pod, of this
     process among all; 0 is the first one, and one that is alone.
@@ -80,8 +90,7 @@ class Contract:
     store: StoreAccess
     checkpoint_bucket: str
     dataset_bucket: str
-    dataset: KeyScope
-    dataset_record: str | None
+    dataset: DatasetAccess
     grace: timedelta
     store_patience: timedelta
     total_steps: int
@@ -90,6 +99,15 @@ class Contract:
     seed: int
     rank: int
     cache: CacheAccess | None = None
+    datasets: Mapping[str, DatasetAccess] = field(default_factory=dict)
+
+    def dataset_of(self, name: str | None) -> DatasetAccess:
+        """The data set of that name, None is the first; raises UnknownName where the job reads none of that name."""
+        if name is None:
+            return self.dataset
+        if name not in self.datasets:
+            raise UnknownName("data set", name, self.datasets)
+        return self.datasets[name]
 
     @property
     def first_step(self) -> int:
@@ -126,12 +144,15 @@ def read_contract(environ: Mapping[str, str]) -> Contract:
         store=_store_access(environ, "SPILLWAY_STORE"),
         checkpoint_bucket=_text(environ, "SPILLWAY_CHECKPOINT_BUCKET"),
         dataset_bucket=_text(environ, "SPILLWAY_DATASET_BUCKET"),
-        dataset=KeyScope(
-            prefix=environ.get("SPILLWAY_DATASET_PREFIX", ""),
-            include=_patterns(environ, "SPILLWAY_DATASET_INCLUDE"),
-            exclude=_patterns(environ, "SPILLWAY_DATASET_EXCLUDE"),
+        dataset=DatasetAccess(
+            scope=KeyScope(
+                prefix=environ.get("SPILLWAY_DATASET_PREFIX", ""),
+                include=_patterns(environ, "SPILLWAY_DATASET_INCLUDE"),
+                exclude=_patterns(environ, "SPILLWAY_DATASET_EXCLUDE"),
+            ),
+            record=environ.get("SPILLWAY_DATASET_RECORD") or None,
         ),
-        dataset_record=environ.get("SPILLWAY_DATASET_RECORD") or None,
+        datasets=_datasets(environ, "SPILLWAY_DATASETS"),
         grace=timedelta(seconds=_seconds(environ, "SPILLWAY_GRACE_SECONDS", default="30")),
         store_patience=timedelta(seconds=_seconds(environ, "SPILLWAY_STORE_PATIENCE_SECONDS", default="60")),
         total_steps=_required_integer(environ, "SPILLWAY_STEPS", least=1),
@@ -193,6 +214,22 @@ def _patterns(environ: Mapping[str, str], name: str) -> tuple[str, ...]:
     if not isinstance(patterns, list) or not all(isinstance(pattern, str) for pattern in patterns):
         raise ConfigError("environment", name, f"expected a JSON list of patterns, got '{text}'")
     return tuple(patterns)
+
+
+def _datasets(environ: Mapping[str, str], name: str) -> dict[str, DatasetAccess]:
+    """Data sets as a JSON list, by name; none where the variable is not set. Keys of later releases are passed over."""
+    text = environ.get(name) or "[]"
+    try:
+        return {
+            str(one["name"]): DatasetAccess(
+                scope=KeyScope(prefix=one["prefix"], include=tuple(one["include"]), exclude=tuple(one["exclude"])),
+                record=one["record"] or None,
+            )
+            for one in json.loads(text)
+        }
+    except (ValueError, TypeError, KeyError) as problem:
+        seen = f"expected a JSON list of data sets as the platform writes it, got '{text}'"
+        raise ConfigError("environment", name, seen) from problem
 
 
 def _integer(environ: Mapping[str, str], name: str, *, least: int, default: str) -> int | None:

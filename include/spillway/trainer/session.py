@@ -15,7 +15,6 @@ from spillway.checkpoints.layout import head_key
 from spillway.checkpoints.parts import Body
 from spillway.checkpoints.store import CheckpointStore
 from spillway.errors import (
-    BadData,
     Fenced,
     KeepsChanging,
     Missing,
@@ -24,11 +23,11 @@ from spillway.errors import (
     TrainingFailed,
 )
 from spillway.model import CheckpointManifest, CheckpointPart
-from spillway.stores.base import ObjectStore, list_data, read_all
-from spillway.stores.entries import read_copy
+from spillway.stores.base import ObjectStore, read_all
 from spillway.trainer.cache import open_cache, tell, through
 from spillway.trainer.committing import Committer, Snapshot
 from spillway.trainer.contract import Contract
+from spillway.trainer.data import object_versions
 from spillway.trainer.outage import Outage
 from spillway.trainer.progress import say
 from spillway.trainer.reporting import Reporter
@@ -120,17 +119,21 @@ class Session:
             resumed_from_step=contract.resumed_from_step,
         )
 
-    def dataset(self) -> dict[str, bytes]:
+    def dataset(self, name: str | None = None) -> dict[str, bytes]:
         """Every object of the data set by its name after the prefix, in the order of names; all of one version.
 
+        Args:
+            name: as the job file names it; None is the first one there.
         Raises:
+            UnknownName: the job reads none of that name.
             Missing: there is none.
             KeepsChanging: it did while it was read, for as long as a silent store is waited for.
         """
-        where, prefix = self._data.name, self.contract.dataset.prefix
+        access = self.contract.dataset_of(name)
+        where, prefix = self._data.name, access.scope.prefix
         changing = self._new_outage()
         while True:
-            versions = self._patiently(self._dataset_versions)
+            versions = self._patiently(partial(object_versions, self._data, access))
             if not versions:
                 raise Missing("data set", prefix, where, fix="sync it to this site before the launch")
             try:
@@ -144,22 +147,6 @@ class Session:
                     seen = f"while it was read for {changing.seconds:.0f} s"
                     raise KeepsChanging(f"data set '{prefix}' of {where}", seen) from problem
             changing.wait()
-
-    def _dataset_versions(self) -> dict[str, str]:
-        """The etag of each of its objects: at its home all that are there, elsewhere those of its verified copy.
-
-        A copy may lie among objects that its home no longer has.
-        """
-        record = self.contract.dataset_record
-        if record is None:
-            wanted = self.contract.dataset
-            return {info.key: info.etag for info in list_data(self._data, wanted.prefix) if wanted.holds(info.key)}
-        try:
-            return {key: synced.destination_etag for key, synced in read_copy(self._data, record)}
-        except ValueError as problem:
-            raise BadData(
-                f"{self._data.name}/{record}", f"{problem}; sync the data set to this site again"
-            ) from problem
 
     def _read(self, key: str, etag: str) -> bytes:
         return self._patiently(partial(read_all, self._data, key, if_match=etag))
