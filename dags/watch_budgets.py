@@ -1,8 +1,9 @@
-"""### Tell of budgets that are nearly spent
+"""### Tell of budgets that are nearly spent, and of runs that cannot meet their deadline
 
 Every ten minutes. When a department has spent 80 % or 100 % of its budget for the month, those whom `notices` in
 `budgets.yaml` names are told by mail, chat or SMS: once a crossing and month, and anew where the limit was changed.
-What could not be delivered fails this task and is tried again by the next run. Dry run shows who would be told.
+They are told once, too, of a run that can no longer be done within the `finish_within` of its job. What could not be
+delivered fails this task and is tried again by the next run. Dry run shows who would be told.
 """
 
 from __future__ import annotations

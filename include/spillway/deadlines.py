@@ -11,7 +11,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from spillway.model import MoveEstimate, Schedule
+from spillway.model import LateRun, MoveEstimate, Schedule
 
 RESTART = timedelta(minutes=10)
 """What a start costs before the job trains again, where nobody has measured it."""
@@ -69,3 +69,20 @@ def time_to_move(expected: MoveEstimate, restart: timedelta) -> timedelta:
     """
     terms = {**expected.beforehand, **expected.pause}
     return sum((restart if term is None else term for name, term in terms.items() if name != "lost_steps"), timedelta())
+
+
+def late_title(late: LateRun) -> str:
+    """One line for a subject, without any line break that a name may hold."""
+    return " ".join(f"{late.run} of {late.department} cannot meet its deadline {_moment(late.deadline)}".split())
+
+
+def late_text(late: LateRun) -> str:
+    """What is known, and what can be done."""
+    return (
+        f"{late_title(late)}: job {late.job} is thought to be done about {_moment(late.expected_at)}, as of "
+        f"{_moment(late.seen_at)}. It goes on; `runs show {late.run}` tells how far it is. This is told once."
+    )
+
+
+def _moment(at: datetime) -> str:
+    return f"{at:%Y-%m-%d %H:%M} UTC"

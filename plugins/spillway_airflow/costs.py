@@ -53,11 +53,14 @@ def run_cost_report(params: Mapping[str, Any], *, say: Any) -> dict[str, Any]:
 
 
 def run_watch_budgets(*, dry_run: bool, say: Any) -> list[dict[str, Any]]:
-    """Tell of crossings; fails where somebody could not be told, and the next run tries again. Gives new crossings."""
+    """Tell of crossings and late runs; fails where somebody could not be told, and the next run tries again.
+
+    Gives those that are new.
+    """
     with typed_failures():
         refuse_unknown_parameters(get_current_context())
         told = watch_budgets(worker_services(), deliver, say, dry_run=dry_run)
     if told.failed:
         names = ", ".join(sorted({notice.target for notice in told.failed}))
         raise AirflowException(f"could not tell {names}; what was not delivered is tried again, the log says why")
-    return [encode(crossing) for crossing in told.crossings]
+    return [encode(about) for about in (*told.crossings, *told.late)]

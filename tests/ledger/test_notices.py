@@ -10,9 +10,9 @@ from decimal import Decimal
 import pytest
 
 from spillway.ledger import Ledger, open_ledger
-from spillway.model import Billing, Budget, PlacementPolicy
+from spillway.model import Billing, Budget, Crossing, LateRun, Outcome, PlacementPolicy
 from spillway.testing.builders import job_spec, placement_policy
-from spillway.testing.ledger_values import a_cost
+from spillway.testing.ledger_values import a_cost, reserve
 from spillway.testing.racing import in_processes
 
 NOW = datetime(2026, 3, 2, 9, 30, tzinfo=UTC)
@@ -53,7 +53,7 @@ def test_a_crossing_is_told_when_it_is_crossed_and_not_at_every_look(
         spend(amount)
         seen.append(told(open_ledger(ledger_url), limited()))
     assert seen == [[], [80], [], [100], []]
-    assert [(notice.crossing.percent, notice.target) for notice in ledger.undelivered()] == [
+    assert [(n.about.percent, n.target) for n in ledger.undelivered() if isinstance(n.about, Crossing)] == [
         (80, "chat"), (80, "mail"), (100, "chat"), (100, "mail"),
     ]  # fmt: skip
 
@@ -155,3 +155,51 @@ def test_a_look_without_writing_leaves_the_crossing_to_be_told(ledger: Ledger, s
     spend("85")
     assert [crossing.percent for crossing in ledger.new_crossings(limited(), NOW)] == [80]
     assert told(ledger, limited()) == [80]
+
+
+DUE = job_spec(expected_duration=timedelta(hours=1), finish_within=timedelta(hours=2))
+
+
+def late(run: str = "late") -> LateRun:
+    return LateRun(
+        run=run,
+        job=DUE.name,
+        department=DUE.department,
+        deadline=NOW + timedelta(hours=2),
+        expected_at=NOW + timedelta(hours=3),
+        seen_at=NOW + timedelta(hours=1),
+    )
+
+
+def test_a_late_run_is_told_once_and_its_notice_waits_among_those_of_budgets(ledger: Ledger, spend: Spend) -> None:
+    ledger.open_run("late", DUE, {}, NOW)
+    spend("85")
+    told(ledger, limited())
+    assert [ledger.note_late(late(), to_both) for _ in range(2)] == [True, False]
+    budgets, runs = ledger.undelivered()[:2], ledger.undelivered()[2:]
+    assert [(type(notice.about), notice.target) for notice in budgets] == [(Crossing, "chat"), (Crossing, "mail")]
+    assert [(notice.about, notice.target) for notice in runs] == [(late(), "chat"), (late(), "mail")]
+    claimed = []
+    while (notice := ledger.claim_notice(NOW, LEASE, but=claimed)) is not None:
+        claimed.append(notice)
+    assert [replace(notice, tries=0) for notice in claimed] == [*budgets, *runs]
+    for notice in claimed:
+        ledger.close_notice(notice, NOW)
+    assert ledger.undelivered() == ()
+
+
+def test_a_run_with_a_deadline_is_watched_until_it_is_over_cancelled_or_known_to_be_late(ledger: Ledger) -> None:
+    ledger.open_run("without", job_spec(), {}, NOW)
+    ledger.open_run("waits", DUE, {}, NOW)
+    attempts = {run: reserve(ledger, run, DUE, now=NOW)[0] for run in ("done", "runs", "lost")}
+    for run, outcome in (("done", Outcome.SUCCEEDED), ("lost", Outcome.PREEMPTED)):
+        attempt = attempts[run]
+        assert attempt is not None
+        ledger.settle(attempt, outcome, str(outcome), NOW)
+    for run in ("late", "cancelled"):
+        ledger.open_run(run, DUE, {}, NOW)
+    ledger.note_late(late(), to_both)
+    ledger.cancel_run("cancelled", "nobody needs it", NOW)
+    assert ledger.unfinished() == (("lost", DUE), ("runs", DUE), ("waits", DUE))
+    reserve(ledger, "lost", DUE, now=NOW)
+    assert [run for run, _ in ledger.unfinished()] == ["lost", "runs", "waits"]

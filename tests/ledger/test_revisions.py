@@ -4,6 +4,7 @@ import dataclasses
 import multiprocessing
 import uuid
 from collections.abc import Callable
+from datetime import timedelta
 from decimal import Decimal
 
 import pytest
@@ -17,8 +18,8 @@ from spillway.errors import ConfigError
 from spillway.ledger import Ledger, Transfer, TransferKind, TransferOutcome, open_ledger, upgrade
 from spillway.ledger.connection import Database
 from spillway.ledger.schema import REVISION, VERSION_TABLE, installation, metadata
-from spillway.model import Attempt, Outcome, Tier, VerdictKind
-from spillway.testing.builders import job_spec
+from spillway.model import Attempt, Billing, Budget, Outcome, Tier, VerdictKind
+from spillway.testing.builders import job_spec, placement_policy
 from spillway.testing.ledger_values import NOW, a_cost, reserved
 
 NEWER = f"{int(REVISION) + 1:04}"
@@ -207,6 +208,25 @@ def test_older_bookings_learn_their_pool_and_reservation_from_their_attempt_and_
     assert open_ledger(url).attempts("r") == (_unpriced(attempt),)
 
 
+def test_notices_that_wait_to_be_delivered_still_do_after_they_may_be_of_late_runs_too(
+    new_database: Callable[[], str],
+) -> None:
+    url = new_database()
+    upgrade(url)
+    ledger = open_ledger(url)
+    ledger.open_run("r", job_spec(), {}, NOW)
+    ledger.book(a_cost("r-1", department="research", billing=Billing.SPOT))
+    policy = placement_policy(budgets=(Budget(department="research", limit=Decimal(5)),))
+    ledger.note_crossings(policy, NOW + timedelta(hours=3), lambda department: ["chat", "mail"])
+    told, waits = ledger.undelivered()
+    ledger.close_notice(told, NOW)
+    ledger.not_delivered(waits, "451 try again later")
+    _bring_back(url, "0013")
+    upgrade(url)
+    (found,) = open_ledger(url).undelivered()
+    assert found == dataclasses.replace(waits, problem="451 try again later")
+
+
 def _unpriced(attempt: Attempt) -> Attempt:
     """The attempt as an older release knew it."""
     return dataclasses.replace(attempt, price_per_gpu_hour=None, fixed_cost_per_gpu_month=None)
@@ -242,6 +262,15 @@ ADDED = {
         "ALTER TABLE costs RENAME COLUMN whole_gpus TO gpus",
     ),
     "0013": ("ALTER TABLE costs DROP COLUMN cores",),
+    "0014": (
+        "ALTER TABLE notices RENAME TO notices_after",
+        "CREATE TABLE notices (crossing INTEGER NOT NULL REFERENCES crossings, target TEXT NOT NULL, "
+        "tries INTEGER NOT NULL, claimed_until TIMESTAMP, closed_at TIMESTAMP, problem TEXT, "
+        "PRIMARY KEY (crossing, target))",
+        "INSERT INTO notices SELECT crossing, target, tries, claimed_until, closed_at, problem FROM notices_after",
+        "DROP TABLE notices_after",
+        "DROP TABLE late_runs",
+    ),
 }
 """How what each revision has added is taken away again."""
 
@@ -253,7 +282,7 @@ def test_every_revision_can_be_taken_back_by_these_tests() -> None:
 def _bring_back(url: str, revision: str) -> None:
     """Make it the ledger that the release of that revision would have left."""
     with Database(url).writing() as connection:
-        for added, statements in ADDED.items():
+        for added, statements in reversed(ADDED.items()):
             for statement in statements if added > revision else ():
                 connection.execute(text(statement))
     _say(revision, url)

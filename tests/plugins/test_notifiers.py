@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -147,6 +147,29 @@ def test_of_a_crossing_everybody_is_told_once_and_who_could_not_be_is_told_later
     assert chat.received[0]["message"] == (
         "research has spent 80 % of its budget for 2026-03: 85.00 of 100.00, as of 2026-03-16 12:00 UTC. "
         "At this pace the month ends at 170.00. Nothing is held back yet."
+    )
+
+
+def test_of_a_run_that_can_no_longer_meet_its_deadline_everybody_is_told_once(
+    services: Services, mailbox: Mailbox, chat: Chat
+) -> None:
+    hour = timedelta(hours=1)
+    for name, asked_ago, within in (("late", 2, 5), ("in-time", 2, 6), ("long-over", 90, 5)):
+        job = job_spec(name=name, department="research", expected_duration=4 * hour, finish_within=within * hour)
+        services.ledger.open_run(name, job, {}, NOW - asked_ago * hour)
+    said: list[str] = []
+    told = "late of research cannot meet its deadline 2026-03-16 15:00 UTC"
+    assert [late.run for late in watch_budgets(services, deliver, said.append, dry_run=True).late] == ["late"]
+    assert f"would tell platform/ops@example.org, on-call: {told}" in said
+
+    first = watch_budgets(services, deliver, said.append)
+    assert ([late.run for late in first.late], len(first.delivered)) == (["late"], 4), "and the crossing of its budget"
+    again = watch_budgets(services, deliver, said.append)
+    assert (again.late, again.delivered) == ((), ())
+    assert chat.received[1]["title"] == told
+    assert chat.received[1]["message"] == (
+        f"{told}: job late is thought to be done about 2026-03-16 16:00 UTC, as of 2026-03-16 12:00 UTC. "
+        "It goes on; `runs show late` tells how far it is. This is told once."
     )
 
 

@@ -7,9 +7,12 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
+import pytest
+
+from spillway.checkpoints.progress import Progress, write_progress
 from spillway.deadlines import ORDERED_BY
 from spillway.model import Attempt, AttemptState, Billing, CloudAccess, JobSpec, MoveState, Outcome
-from spillway.runs.deadline import RETRY, DeadlineWatch, Standing
+from spillway.runs.deadline import RETRY, DeadlineWatch, Standing, late_runs
 from spillway.runs.engine import Watching
 from spillway.runs.explaining import explained, told
 from spillway.runs.migrating import order_move
@@ -18,6 +21,7 @@ from spillway.runs.services import Services
 from spillway.runs.watching import Watch
 from spillway.testing.carried_run import Carried
 from spillway.testing.polling import eventually
+from spillway.testing.standing_run import standing
 
 MakeJob = Callable[..., JobSpec]
 Carry = Callable[[JobSpec], Carried]
@@ -127,3 +131,19 @@ def test_a_deadline_orders_nothing_while_a_person_moves_the_run_or_there_is_time
     assert standing.move is None
     assert "on spot until" in standing.told
     assert early.services.ledger.moves(early.run) == ()
+
+
+@pytest.mark.parametrize(("step_seconds", "late"), [(3600.0, True), (0.1, False), (None, True)], ids=str)
+def test_a_run_that_trains_is_late_by_the_pace_of_its_steps_and_before_it_has_one_by_what_its_job_says(
+    open_run: Carry, make_job: MakeJob, step_seconds: float | None, late: bool
+) -> None:
+    """Nothing of an hour's work is committed, and the hour has begun."""
+    run = open_run(make_job(expected_duration=timedelta(hours=1), finish_within=timedelta(hours=1)))
+    attempt = standing(run, committed=())
+    now = run.services.clock()
+    told = Progress(first_step=1, step=4, total_steps=100, loss=None, at=now.isoformat(), step_seconds=step_seconds)
+    write_progress(run.checkpoints("onprem").store, run.run, attempt.number, told)
+    found = {late.run: late.expected_at - late.deadline for late in late_runs(run.services)}
+    assert (run.run in found) is late
+    if step_seconds:
+        assert found.get(run.run, timedelta(hours=95)) > timedelta(hours=94)

@@ -17,6 +17,7 @@ from spillway.ledger import RunRecord
 from spillway.model import Attempt, JobSpec, Outcome
 from spillway.runs.cancelling import cancel_run
 from spillway.runs.carrying import carry
+from spillway.runs.deadline import outlook, schedule_of
 from spillway.runs.evidence import evidence
 from spillway.runs.identity import open_generation
 from spillway.runs.migrating import story
@@ -121,7 +122,7 @@ def _show(installation: Installation, console: Console, options: argparse.Namesp
 
 
 def _progress(services: Services, run: str) -> str | None:
-    """How far the run's open attempt is; None where none is open, or has told of a step."""
+    """How far the run's open attempt is, and when it has to be done; None where none is open, or nothing is known."""
     attempt = services.ledger.open_attempt(run)
     if attempt is None:
         return None
@@ -129,7 +130,11 @@ def _progress(services: Services, run: str) -> str | None:
         progress = read_progress(services.checkpoints(attempt), run, attempt.number)
     except SpillwayError as problem:
         return f"attempt {attempt.number}: how far it is is not known now: {problem}"
-    return None if progress is None else f"attempt {attempt.number}: {progress}, told {progress.at:.19} UTC"
+    now = services.clock()
+    schedule = schedule_of(services, attempt, progress, now)
+    told = [] if progress is None else [f"{progress}, told {progress.at:.19} UTC"]
+    told += [] if schedule is None else [outlook(schedule, progress, now)]
+    return f"attempt {attempt.number}: {'; '.join(told)}" if told else None
 
 
 def _attempt_row(attempt: Attempt) -> tuple[object, ...]:

@@ -1,4 +1,4 @@
-"""An outbox: crossings of budgets go on record with whom to tell, and are delivered by whoever claims them next."""
+"""An outbox: crossed budgets and late runs go on record with whom to tell; whoever claims a notice next delivers it."""
 
 from __future__ import annotations
 
@@ -7,17 +7,20 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, RowMapping, Select, insert, select, update
+from sqlalchemy import Connection, RowMapping, Select, insert, select, update
 
 from spillway.budget import crossed, projected
 from spillway.ledger.budgeting import read_states
 from spillway.ledger.connection import Database
-from spillway.ledger.schema import crossings, notices
-from spillway.model import BudgetState, Crossing, Notice, PlacementPolicy
+from spillway.ledger.schema import attempts, crossings, late_runs, notices, runs
+from spillway.model import BudgetState, Crossing, JobSpec, LateRun, Notice, Outcome, PlacementPolicy
 from spillway.months import month_of
 
 LATE = timedelta(days=1)
 """How long after the end of a month its crossings are still told."""
+
+_CROSSING = Crossing.__slots__
+_LATE = ("run", "deadline", "expected_at", "seen_at")
 
 Targets = Callable[[str], Sequence[str]]
 """The names of those who are told of a department."""
@@ -47,9 +50,30 @@ class NoticeStore:
                 if last:
                     told.append(crossing)
                     number = made.inserted_primary_key[0]  # type: ignore[index]
-                    for target in dict.fromkeys(targets(crossing.department)):
-                        connection.execute(insert(notices).values(crossing=number, target=target, tries=0))
+                    _add(connection, targets(crossing.department), crossing=number)
             return tuple(told)
+
+    def unfinished(self) -> tuple[tuple[str, JobSpec], ...]:
+        """The runs with a deadline that are not over, each with its job; those that are known to be late left out."""
+        other = attempts.alias()
+        newer = select(other.c.number).where(other.c.run == runs.c.run, other.c.number > attempts.c.number).exists()
+        goes_on = attempts.c.outcome.is_(None) | attempts.c.outcome.in_([o for o in Outcome if o.goes_on])
+        joined = runs.outerjoin(attempts, (attempts.c.run == runs.c.run) & ~newer)
+        known = select(late_runs.c.run).where(late_runs.c.run == runs.c.run).exists()
+        found = select(runs.c.run, runs.c.job).select_from(joined).where(goes_on, ~known, runs.c.cancelled_at.is_(None))
+        with self.database.reading() as connection:
+            rows = connection.execute(found.order_by(runs.c.run)).all()
+        return tuple((run, job) for run, job in rows if job.finish_within is not None)
+
+    def note_late(self, late: LateRun, targets: Targets) -> bool:
+        """Put it on record, with a notice for each target; False where that was done before."""
+        with self.database.writing() as connection:
+            if connection.execute(select(late_runs.c.run).where(late_runs.c.run == late.run)).first() is not None:
+                return False
+            row = {name: getattr(late, name) for name in _LATE}
+            connection.execute(insert(late_runs).values(row))
+            _add(connection, targets(late.department), late_run=late.run)
+            return True
 
     def claim_notice(self, now: datetime, lease: timedelta, *, but: Sequence[Notice] = ()) -> Notice | None:
         """A notice that is to be delivered, for this caller alone until the lease is over; None where there is none.
@@ -57,15 +81,15 @@ class NoticeStore:
         Args:
             but: those that the caller has tried already.
         """
-        tried = {(notice.number, notice.target) for notice in but}
+        tried = {notice.number for notice in but}
         with self.database.writing() as connection:
             free = notices.c.claimed_until.is_(None) | (notices.c.claimed_until <= now)
             rows = connection.execute(_undelivered().where(free)).mappings()
-            row = next((row for row in rows if (row["id"], row["target"]) not in tried), None)
+            row = next((row for row in rows if row[notices.c.id] not in tried), None)
             if row is None:
                 return None
             claimed = {"claimed_until": now + lease, "tries": row["tries"] + 1}
-            connection.execute(update(notices).where(_same(row["id"], row["target"])).values(claimed))
+            connection.execute(update(notices).where(notices.c.id == row[notices.c.id]).values(claimed))
             return _notice(row, tries=row["tries"] + 1)
 
     def close_notice(self, notice: Notice, now: datetime, *, problem: str | None = None) -> None:
@@ -83,7 +107,7 @@ class NoticeStore:
 
     def _change(self, notice: Notice, **columns: Any) -> None:
         with self.database.writing() as connection:
-            connection.execute(update(notices).where(_same(notice.number, notice.target)).values(columns))
+            connection.execute(update(notices).where(notices.c.id == notice.number).values(columns))
 
 
 def _new(connection: Connection, policy: PlacementPolicy, now: datetime) -> list[tuple[Crossing, bool]]:
@@ -119,21 +143,39 @@ def _crossing(state: BudgetState, percent: int, now: datetime) -> Crossing:
     )
 
 
+def _add(connection: Connection, targets: Sequence[str], **about: Any) -> None:
+    for target in dict.fromkeys(targets):
+        connection.execute(insert(notices).values(target=target, tries=0, **about))
+
+
 def _undelivered() -> Select[Any]:
-    joined = notices.join(crossings, notices.c.crossing == crossings.c.id)
-    order = (crossings.c.id, notices.c.target)
-    return select(crossings, notices).select_from(joined).where(notices.c.closed_at.is_(None)).order_by(*order)
-
-
-def _same(crossing: int, target: str) -> ColumnElement[bool]:
-    return (notices.c.crossing == crossing) & (notices.c.target == target)
+    joined = notices.outerjoin(crossings, notices.c.crossing == crossings.c.id)
+    joined = joined.outerjoin(late_runs, notices.c.late_run == late_runs.c.run)
+    joined = joined.outerjoin(runs, late_runs.c.run == runs.c.run)
+    columns = (
+        *notices.c,
+        *(crossings.c[name] for name in _CROSSING),
+        *(late_runs.c[name] for name in _LATE),
+        runs.c.job,
+    )
+    return select(*columns).select_from(joined).where(notices.c.closed_at.is_(None)).order_by(notices.c.id)
 
 
 def _notice(row: RowMapping, *, tries: int | None = None) -> Notice:
     return Notice(
-        number=row["id"],
+        number=row[notices.c.id],
         target=row["target"],
         tries=row["tries"] if tries is None else tries,
-        crossing=Crossing(**{name: row[name] for name in Crossing.__slots__}),
+        about=_late(row) if row["late_run"] is not None else _crossed(row),
         problem=row["problem"],
     )
+
+
+def _crossed(row: RowMapping) -> Crossing:
+    return Crossing(**{name: row[crossings.c[name]] for name in _CROSSING})
+
+
+def _late(row: RowMapping) -> LateRun:
+    job: JobSpec = row[runs.c.job]
+    facts = {name: row[late_runs.c[name]] for name in _LATE}
+    return LateRun(job=job.name, department=job.department, **facts)

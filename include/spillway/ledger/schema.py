@@ -37,7 +37,7 @@ from spillway.model import (
     VerdictKind,
 )
 
-REVISION = "0013"
+REVISION = "0014"
 """The schema this release reads and writes. Revisions are four digits, and a newer one is the greater string."""
 
 VERSION_TABLE = "ledger_version"
@@ -206,15 +206,27 @@ crossings = Table(
     Index("crossings_of_month", "department", "month"),
 )
 
+late_runs = Table(
+    "late_runs",
+    metadata,
+    Column("run", ForeignKey("runs.run"), primary_key=True),
+    Column("deadline", Moment, nullable=False),
+    Column("expected_at", Moment, nullable=False),
+    Column("seen_at", Moment, nullable=False),
+)
+
 notices = Table(
     "notices",
     metadata,
-    Column("crossing", ForeignKey("crossings.id"), primary_key=True),
-    Column("target", Text, primary_key=True),
+    Column("id", Integer, primary_key=True),
+    Column("crossing", ForeignKey("crossings.id")),
+    Column("late_run", ForeignKey("late_runs.run")),
+    Column("target", Text, nullable=False),
     Column("tries", Integer, nullable=False),
     Column("claimed_until", Moment),
     Column("closed_at", Moment),
     Column("problem", Text),
+    CheckConstraint("(crossing IS NULL) <> (late_run IS NULL)", name="notices_of_one_thing"),
 )
 
 cool_downs = Table(

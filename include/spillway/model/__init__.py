@@ -55,7 +55,7 @@ from spillway.model.observed import (
     Snapshot,
 )
 from spillway.model.pools import GPU_RESOURCE, Billing, GpuShare, NodePool, shape_in_words
-from spillway.model.spending import Budget, BudgetState, Crossing, Notice, NoticeTarget
+from spillway.model.spending import Budget, BudgetState, Crossing, LateRun, Notice, NoticeTarget
 from spillway.model.stored import (
     CheckpointManifest,
     CheckpointPart,
@@ -91,6 +91,7 @@ __all__ = [
     "ImageUse",
     "JobSpec",
     "KeyScope",
+    "LateRun",
     "Link",
     "MirroredRepository",
     "Move",

@@ -62,8 +62,21 @@ class Crossing:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LateRun:
+    """That a run can no longer be done by its deadline. ``expected_at`` is when it would be, as of ``seen_at``."""
+
+    run: str
+    job: str
+    department: str
+    deadline: datetime
+    expected_at: datetime
+    seen_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NoticeTarget:
-    """Somebody who is told of crossings: by mail to ``email``, or by the service that the Connection ``apprise`` names.
+    """Somebody who is told of crossings and late runs: by mail to ``email``, or by the service of the Connection
+    ``apprise``.
 
     One address or service, so that who was told and who was not is known of each. Of all departments where
     ``departments`` is empty. ``connection`` is that of the mail server.
@@ -78,10 +91,10 @@ class NoticeTarget:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notice:
-    """A crossing and one target that is to know of it. ``problem`` is why the last try did not reach it."""
+    """One target that is to know of something. ``problem`` is why the last try did not reach it."""
 
     number: int
     target: str
     tries: int
-    crossing: Crossing
+    about: Crossing | LateRun
     problem: str | None = None

@@ -9,11 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from spillway.checkpoints.progress import Progress, lasting
+from spillway.checkpoints.progress import Progress, lasting, read_progress
 from spillway.deadlines import ORDERED_BY, as_measured, spare, time_to_move
 from spillway.errors import IllegalTransition, MoveRefused, SpillwayError
 from spillway.migration import told
-from spillway.model import Attempt, Billing, Move, MoveState, Schedule
+from spillway.model import Attempt, AttemptState, Billing, LateRun, Move, MoveState, Schedule
 from spillway.placement.explain import name
 from spillway.runs.holding import holding
 from spillway.runs.migrating import bring, drain, order_move
@@ -22,6 +22,9 @@ from spillway.runs.services import Say, Services
 
 RETRY = timedelta(minutes=2)
 """After which a place is looked for again; shorter than the restarts that are kept in hand."""
+
+
+TOO_OLD = timedelta(days=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,6 +98,35 @@ def outlook(schedule: Schedule, progress: Progress | None, now: datetime) -> str
     done_at = now + (schedule.work_left if left is None else left)
     late = f", {lasting(done_at - schedule.deadline)} too late" if done_at > schedule.deadline else ""
     return f"done about {done_at:%Y-%m-%d %H:%M}, deadline {schedule.deadline:%Y-%m-%d %H:%M} UTC{late}"
+
+
+def late_runs(services: Services) -> tuple[LateRun, ...]:
+    """The runs that can no longer be done by their deadline and are not on record as late.
+
+    Those whose deadline was over a day ago are left out: nobody is helped by that.
+    """
+    now, found = services.clock(), []
+    for run, job in services.ledger.unfinished():
+        schedule = services.ledger.schedule(run, job, now)
+        if schedule is None or schedule.deadline < now - TOO_OLD:
+            continue
+        expected_at = now + (_left(services, run) or (job.expected_duration or schedule.work) - schedule.done)
+        if max(now, expected_at) > schedule.deadline:
+            late = {"deadline": schedule.deadline, "expected_at": max(now, expected_at), "seen_at": now}
+            found.append(LateRun(run=run, job=job.name, department=job.department, **late))
+    return tuple(found)
+
+
+def _left(services: Services, run: str) -> timedelta | None:
+    """How long the run's trainer thinks that its steps take; None where none trains, or it cannot tell."""
+    attempt = services.ledger.open_attempt(run)
+    if attempt is None or attempt.state is not AttemptState.RUNNING:
+        return None
+    try:
+        progress = read_progress(services.checkpoints(attempt), run, attempt.number)
+    except SpillwayError:
+        return None
+    return progress.left if progress else None
 
 
 def leave(services: Services, move: Move, say: Say) -> None:

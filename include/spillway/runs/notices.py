@@ -1,15 +1,20 @@
-"""Tell of budgets that are nearly or wholly spent: each crossing once a month, to everybody who is to know."""
+"""Tell of budgets that are nearly or wholly spent, and of runs that cannot meet their deadline, each once.
+
+Everybody is told who is to know.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
 from spillway.budget import notice_text, notice_title
 from spillway.config import Configuration
+from spillway.deadlines import late_text, late_title
 from spillway.errors import SpillwayError
-from spillway.model import Crossing, Notice, NoticeTarget
+from spillway.model import Crossing, LateRun, Notice, NoticeTarget
+from spillway.runs.deadline import late_runs
 from spillway.runs.services import Say, Services
 
 CLAIM = timedelta(minutes=15)
@@ -30,15 +35,16 @@ class Message:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Told:
-    """What became of one look: crossings that are new, and notices that arrived or did not."""
+    """What became of one look: crossings and late runs that are new, and notices that arrived or did not."""
 
     crossings: tuple[Crossing, ...]
+    late: tuple[LateRun, ...] = ()
     delivered: tuple[Notice, ...] = ()
     failed: tuple[Notice, ...] = ()
 
 
 def watch_budgets(services: Services, deliver: Deliver, say: Say, *, dry_run: bool = False) -> Told:
-    """Put new crossings on record and deliver every notice that has not arrived yet, each at most once a call.
+    """Put what is new on record and deliver every notice that has not arrived yet, each at most once a call.
 
     What does not arrive is tried again by the next call, also where this process dies in between: then when its claim
     is over. Only a process that dies after a server has taken a message and before that is on record lets it be sent
@@ -46,18 +52,19 @@ def watch_budgets(services: Services, deliver: Deliver, say: Say, *, dry_run: bo
     """
     ledger, policy, now = services.ledger, services.configuration.policy, services.clock()
     if dry_run:
-        found = ledger.new_crossings(policy, now)
-        for crossing in found:
-            names = ", ".join(target.name for target in targets(services.configuration, crossing.department))
-            say(f"would tell {names or 'nobody, for no target is declared'}: {notice_title(crossing)}")
-        return Told(crossings=found)
+        found, late = ledger.new_crossings(policy, now), late_runs(services)
+        for about in _news(found, late):
+            names = ", ".join(target.name for target in targets(services.configuration, about.department))
+            say(f"would tell {names or 'nobody, for no target is declared'}: {title_of(about)}")
+        return Told(crossings=found, late=late)
 
     def names_for(department: str) -> list[str]:
         return [target.name for target in targets(services.configuration, department)]
 
     found = ledger.note_crossings(policy, now, names_for)
-    for crossing in found:
-        say(f"{notice_title(crossing)}; to be told: {', '.join(names_for(crossing.department)) or 'nobody'}")
+    late = tuple(run for run in late_runs(services) if ledger.note_late(run, names_for))
+    for about in _news(found, late):
+        say(f"{title_of(about)}; to be told: {', '.join(names_for(about.department)) or 'nobody'}")
     delivered: list[Notice] = []
     failed: list[Notice] = []
     declared = {target.name: target for target in services.configuration.notices}
@@ -65,7 +72,7 @@ def watch_budgets(services: Services, deliver: Deliver, say: Say, *, dry_run: bo
         if notice.target not in declared:
             gone = f"{notice.target} is not told, budgets.yaml does not declare it any more"
             ledger.close_notice(notice, services.clock(), problem=gone)
-            say(f"{gone}: {notice_title(notice.crossing)}")
+            say(f"{gone}: {title_of(notice.about)}")
             continue
         try:
             deliver(declared[notice.target], _message(services, notice))
@@ -75,9 +82,9 @@ def watch_budgets(services: Services, deliver: Deliver, say: Say, *, dry_run: bo
             failed.append(notice)
         else:
             ledger.close_notice(notice, services.clock())
-            say(f"{notice.target} was told: {notice_title(notice.crossing)}")
+            say(f"{notice.target} was told: {title_of(notice.about)}")
             delivered.append(notice)
-    return Told(crossings=found, delivered=tuple(delivered), failed=tuple(failed))
+    return Told(crossings=found, late=late, delivered=tuple(delivered), failed=tuple(failed))
 
 
 def targets(configuration: Configuration, department: str) -> tuple[NoticeTarget, ...]:
@@ -85,9 +92,19 @@ def targets(configuration: Configuration, department: str) -> tuple[NoticeTarget
     return tuple(t for t in configuration.notices if not t.departments or department in t.departments)
 
 
+def _news(found: Sequence[Crossing], late: Sequence[LateRun]) -> tuple[Crossing | LateRun, ...]:
+    return (*found, *late)
+
+
+def title_of(about: Crossing | LateRun) -> str:
+    """One line for a subject."""
+    return late_title(about) if isinstance(about, LateRun) else notice_title(about)
+
+
 def _message(services: Services, notice: Notice) -> Message:
+    about = notice.about
     return Message(
-        title=notice_title(notice.crossing),
-        text=notice_text(notice.crossing),
+        title=title_of(about),
+        text=late_text(about) if isinstance(about, LateRun) else notice_text(about),
         identity=f"{services.ledger.installation()}-{notice.number}-{notice.target}",
     )
