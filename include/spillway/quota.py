@@ -32,9 +32,17 @@ class DepartmentGpus:
         if borrowing:
             taken = sum((used.get(name, _NONE) for name in self.own), _NONE)
             return max(_NONE, Decimal(self.most(department, borrowing=True)) - taken)
-        others = (used.get(other, _NONE) - gpus for other, gpus in self.own.items() if other != department)
-        beyond = min(sum((max(_NONE, more) for more in others), _NONE), Decimal(self.rest))
+        others = (more for other, more in self.beyond(used).items() if other != department)
+        beyond = min(sum(others, _NONE), Decimal(self.rest))
         return max(_NONE, self.most(department) - beyond - used.get(department, _NONE))
+
+    def beyond(self, used: Mapping[str, Decimal]) -> Mapping[str, Decimal]:
+        """What each department uses beyond its own."""
+        return {name: max(_NONE, used.get(name, _NONE) - gpus) for name, gpus in self.own.items()}
+
+    def lent(self, used: Mapping[str, Decimal]) -> Decimal:
+        """How many GPUs of what is departments' own others use: all that is used beyond it and is not of the rest."""
+        return max(_NONE, sum(self.beyond(used).values(), _NONE) - self.rest)
 
     def most(self, department: str, *, borrowing: bool = False) -> int:
         """How many GPUs the department may have while nobody uses any."""
@@ -56,10 +64,21 @@ def department_gpus(quotas: Mapping[str, QuotaShare], clusters: Iterable[Cluster
 def gpus_in_use(
     reservations: Iterable[Reservation], clusters: Iterable[Cluster], kind: SiteKind
 ) -> Mapping[str, Decimal]:
-    """GPUs reserved by department on that kind of site; a running attempt keeps its reservation until it is settled."""
+    """GPUs reserved by department on that kind of site; a running attempt keeps its reservation until it is settled.
+
+    Of an attempt and those that give way to it never both are used: what counts is the most of now and then.
+    """
     names = {cluster.name for cluster in clusters if cluster.kind is kind}
+    held = [reservation for reservation in reservations if reservation.cluster in names]
+    open_now = {reservation.attempt for reservation in held}
+    leaving = {label for reservation in held for label in reservation.displaces}
+    now = _by_department(reservation for reservation in held if open_now.isdisjoint(reservation.displaces))
+    then = _by_department(reservation for reservation in held if reservation.attempt not in leaving)
+    return {name: max(now.get(name, _NONE), then.get(name, _NONE)) for name in {**now, **then}}
+
+
+def _by_department(reservations: Iterable[Reservation]) -> Mapping[str, Decimal]:
     used: dict[str, Decimal] = {}
     for reservation in reservations:
-        if reservation.cluster in names:
-            used[reservation.department] = used.get(reservation.department, _NONE) + reservation.gpus
+        used[reservation.department] = used.get(reservation.department, _NONE) + reservation.gpus
     return used

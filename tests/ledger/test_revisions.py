@@ -227,6 +227,15 @@ def test_notices_that_wait_to_be_delivered_still_do_after_they_may_be_of_late_ru
     assert found == dataclasses.replace(waits, problem="451 try again later")
 
 
+def test_attempts_of_before_anybody_gave_way_displace_nobody(new_database: Callable[[], str]) -> None:
+    url = new_database()
+    upgrade(url)
+    attempt = reserved(open_ledger(url), "r")
+    _bring_back(url, "0014")
+    upgrade(url)
+    assert open_ledger(url).attempts("r") == (attempt,)
+
+
 def _unpriced(attempt: Attempt) -> Attempt:
     """The attempt as an older release knew it."""
     return dataclasses.replace(attempt, price_per_gpu_hour=None, fixed_cost_per_gpu_month=None)
@@ -270,6 +279,9 @@ ADDED = {
         "INSERT INTO notices SELECT crossing, target, tries, claimed_until, closed_at, problem FROM notices_after",
         "DROP TABLE notices_after",
         "DROP TABLE late_runs",
+    ),
+    "0015": tuple(
+        f"ALTER TABLE attempts DROP COLUMN {name}" for name in ("committed_at", "displaces", "displacing_at")
     ),
 }
 """How what each revision has added is taken away again."""

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from airflow.triggers.base import TriggerEvent
 
 from spillway.codec import encode
+from spillway.model import AttemptState, Outcome, PlacementDecision, PreemptionPlan, Snapshot, Victim
 from spillway.testing.builders import job_spec, placement_policy, snapshot
 from spillway.testing.installed import Installed
+from spillway.testing.ledger_values import LEASE, PLACE, reserve, reserved
 from spillway.testing.polling import eventually
+from spillway.testing.watched import Running
 from spillway_airflow.triggers.capacity import CapacityTrigger
 
 RUN, JOB = "digits-0123456789-1", job_spec()
@@ -35,3 +38,28 @@ def test_a_run_that_waits_holds_no_pool_that_cannot_be_seen_any_more(installed: 
 
     assert held()
     assert asyncio.run(wait()).payload == {"run": RUN, "chosen": None}
+
+
+@pytest.mark.usefixtures("_soon")
+def test_a_run_that_has_a_place_waits_until_those_that_give_way_have_ended(installed: Installed) -> None:
+    ledger, now = installed.ledger, datetime.now(UTC)
+    victim = reserved(ledger, "victim", now=now)
+    plan = PreemptionPlan(
+        place=PLACE, victims=(Victim(attempt=victim.label, lost_gpu_seconds=1.0, reason="it is below"),), spared={}
+    )
+
+    def decide(seen: Snapshot) -> PlacementDecision:
+        return PlacementDecision(job=JOB.name, taken_at=now, chosen=PLACE, possible=True, verdicts=(), preemption=plan)
+
+    attempt, _ = reserve(ledger, RUN, JOB, now=now - LEASE, decide=decide)
+    assert attempt is not None
+    ledger.advance(attempt, AttemptState.STAGED)
+
+    async def wait() -> object:
+        running = Running(CapacityTrigger(job=encode(JOB), run=RUN, poll_seconds=0.1))
+        await running.says(f"attempt 1 of {RUN} waits for victim-1 (research) to give way")
+        assert ledger.attempt(RUN, 1).lease_expires_at > attempt.lease_expires_at
+        ledger.settle(victim, Outcome.SUCCEEDED, "it is done", now + timedelta(minutes=1))
+        return await running.event()
+
+    assert asyncio.run(wait()) == {"run": RUN, "chosen": encode(PLACE)}

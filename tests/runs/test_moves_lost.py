@@ -10,19 +10,18 @@ from typing import Any
 
 import pytest
 
-from spillway.clouds.base import LogLines
 from spillway.clouds.rights import Right
 from spillway.errors import MoveRefused, Unreachable
 from spillway.model import Attempt, Cluster, JobSpec, MoveState, Outcome, PodPhase, PodState, VerdictKind
 from spillway.runs.engine import Watching, advance
 from spillway.runs.migrating import bring, confirmed, drain, order_move
-from spillway.runs.services import Services, Site
+from spillway.runs.services import Site
 from spillway.runs.settling import Ended, settle
 from spillway.runs.sweeping import sweep
-from spillway.runs.watching import Watch
 from spillway.sandbox import drills
 from spillway.sandbox.settings import SandboxSettings
 from spillway.testing.carried_run import Carried
+from spillway.testing.one_pod import watched
 from spillway.testing.polling import eventually
 from spillway.testing.sandbox_server import Installation
 from spillway.testing.standing_run import standing
@@ -31,37 +30,6 @@ MakeJob = Callable[..., JobSpec]
 Carry = Callable[[JobSpec], Carried]
 
 ENDLESS: dict[str, Any] = {"steps": 100_000, "every": 20, "pace": 0.1, "grace": timedelta(seconds=20)}
-
-
-class OnePod:
-    """A cluster with one pod, which is what a test makes it; it notes when it is asked to end."""
-
-    def __init__(self, attempt: Attempt, installation: str, **facts: Any) -> None:
-        self.stopped = False
-        healthy = {"phase": PodPhase.RUNNING, "node": "onprem-1", "node_exists": True, "node_ready": True}
-        began = datetime.now(UTC)
-        fixed = {"name": attempt.label, "uid": "u-1", "started_at": began, "created_at": began}
-        self.pod = PodState(**{**fixed, **healthy, "installation": installation, **facts})
-
-    def state(self, pod_name: str, *, last_node: str | None = None) -> PodState:
-        return self.pod
-
-    def logs(self, pod_name: str, **_: Any) -> LogLines:
-        return LogLines(lines=(), until=None)
-
-    def stop(self, pod_name: str, *, grace: timedelta) -> None:
-        self.stopped = True
-
-
-def watched(run: Carried, attempt: Attempt, **facts: Any) -> tuple[Watch, OnePod]:
-    """A watch of the attempt on a cluster whose pod has these facts."""
-    cluster = OnePod(attempt, run.services.ledger.installation(), **facts)
-
-    def open_site(declared: Cluster) -> Site:
-        return replace(run.services.open_site(declared), client=cluster)  # type: ignore[arg-type]
-
-    services: Services = replace(run.services, open_site=open_site, _opened={})
-    return Watch(services=services, attempt=attempt, logs_until=None), cluster
 
 
 def ordered(run: Carried, *, draining: bool) -> Attempt:

@@ -175,6 +175,7 @@ class PlacementEntry(Entry):
     borrowing: Flag = False
     price_max_age: Lasting | None = None
     second_choice: dict[PriorityWord, SecondChoiceWord] = {}
+    preempt_after: Duration | None = None
 
     def policy(self) -> PlacementPolicy:
         quotas = {department: QuotaShare(**dict(quota)) for department, quota in self.quotas.items()}

@@ -15,7 +15,7 @@ from sqlalchemy import Connection, RowMapping, Select, func, insert, select, upd
 from spillway.errors import IllegalTransition, Missing, MoveRefused
 from spillway.ledger.connection import Database
 from spillway.ledger.evidence import add_decision
-from spillway.ledger.rows import HELD, fetch_open
+from spillway.ledger.rows import HELD, UNDER_WAY, fetch_open
 from spillway.ledger.schema import moves
 from spillway.ledger.snapshots import complete
 from spillway.ledger.values import Decide, DecisionRecord
@@ -32,8 +32,6 @@ from spillway.model import (
     PlacementPolicy,
     Snapshot,
 )
-
-OPEN = moves.c.state.not_in([MoveState.DONE, MoveState.FAILED])
 
 
 class MoveStore:
@@ -184,7 +182,7 @@ class MoveStore:
 
 def fetch_open_move(connection: Connection, run: str) -> Move | None:
     """The one move of the run that is under way."""
-    return next(iter(_fetch(connection, select(moves).where(moves.c.run == run, OPEN))), None)
+    return next(iter(_fetch(connection, select(moves).where(moves.c.run == run, UNDER_WAY))), None)
 
 
 def arrive(connection: Connection, move: Move, attempt: int) -> Move:

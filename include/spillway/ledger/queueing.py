@@ -10,7 +10,7 @@ from sqlalchemy import Connection, and_, delete, insert, or_, select
 from spillway.ledger.connection import Database
 from spillway.ledger.rows import fetch_open
 from spillway.ledger.schema import runs, waiting
-from spillway.model import JobSpec, Priority, QueuedRun
+from spillway.model import JobSpec, QueuedRun
 
 SILENCE = timedelta(minutes=5)
 """A run that nobody has asked for so long waits no more: who carried it is gone."""
@@ -23,8 +23,6 @@ Places = Set[tuple[str, str]]
 
 PROTECTED = 20
 """So many runs are kept from being passed; a decision is stored with all that it was taken from."""
-
-_ORDER = {priority: order for order, priority in enumerate(Priority)}
 
 
 class QueueStore:
@@ -49,7 +47,7 @@ def note_waiting(connection: Connection, run: str, job: JobSpec, places: Places,
     since = connection.execute(select(waiting.c.since).where(spoken)).scalar()
     leave_queue(connection, run)
     if places:
-        row = {"run": run, "level": _ORDER[job.priority], "since": since or now, "seen_at": now}
+        row = {"run": run, "level": job.priority.level, "since": since or now, "seen_at": now}
         connection.execute(insert(waiting).values(row | {"places": _stored(places)}))
 
 
@@ -77,7 +75,7 @@ def read_queue(connection: Connection, run: str | None, job: JobSpec, now: datet
     Args:
         run: None is one that is asked for only now.
     """
-    level = _ORDER[job.priority]
+    level = job.priority.level
     asked_at = select(runs.c.created_at).where(runs.c.run == run).scalar_subquery() if run is not None else now
     earlier = or_(runs.c.created_at < asked_at, and_(runs.c.created_at == asked_at, runs.c.run < (run or "~")))
     found = (

@@ -226,6 +226,7 @@ def _reserved(
     connection: Connection, record: DecisionRecord, place: Candidate, now: datetime, lease: timedelta
 ) -> Attempt:
     pool = next((c.find_pool(place.pool) for c in record.snapshot.declared if c.name == place.cluster), None)
+    plan = record.decision.preemption
     attempt = Attempt(
         run=record.run,
         number=(_last_number(connection, record.run) or 0) + 1,
@@ -234,6 +235,7 @@ def _reserved(
         candidate=place,
         reserved_at=now,
         lease_expires_at=now + lease,
+        displaces=tuple(victim.attempt for victim in plan.victims) if plan else (),
         price_per_gpu_hour=hourly_price(pool, place.billing) if pool else None,
         fixed_cost_per_gpu_month=monthly_fixed_cost(pool) if pool else None,
     )

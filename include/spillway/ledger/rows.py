@@ -10,9 +10,20 @@ from sqlalchemy import Connection, RowMapping, Select, insert, select, update
 
 from spillway.deadlines import ORDERED_BY, RESTART
 from spillway.ledger.schema import attempts, moves, runs
-from spillway.model import Attempt, AttemptState, Candidate, JobSpec, MoveState, Reservation, Schedule
+from spillway.model import (
+    Attempt,
+    AttemptState,
+    Candidate,
+    JobSpec,
+    MoveState,
+    OpenAttempt,
+    Reservation,
+    Schedule,
+)
 
 OPEN = attempts.c.state != AttemptState.SETTLED
+UNDER_WAY = moves.c.state.not_in([MoveState.DONE, MoveState.FAILED])
+"""Moves that are not over."""
 HELD = moves.c.state.in_([MoveState.ORDERED, MoveState.DRAINING])
 """Moves that hold their target for the next attempt of their run."""
 
@@ -58,7 +69,7 @@ def add_attempt(connection: Connection, attempt: Attempt) -> None:
     """Store a new attempt; its job is its run's."""
     names = (field.name for field in dataclasses.fields(Attempt) if field.name not in ("job", "candidate"))
     place = attempt.candidate
-    row = {name: getattr(attempt, name) for name in names}
+    row = {name: getattr(attempt, name) for name in names} | {"displaces": list(attempt.displaces)}
     connection.execute(insert(attempts).values(cluster=place.cluster, pool=place.pool, billing=place.billing, **row))
 
 
@@ -82,7 +93,29 @@ def extend_lease(connection: Connection, stored: Attempt, until: datetime) -> At
 def fetch_reservations(connection: Connection) -> tuple[Reservation, ...]:
     """What every open attempt holds; a settled one holds nothing."""
     opened = fetch_attempts(connection, select_attempts().where(OPEN))
-    return tuple(promise(a.label, a.job, a.candidate, a.started_at or a.reserved_at) for a in opened)
+    return tuple(
+        dataclasses.replace(promise(a.label, a.job, a.candidate, a.started_at or a.reserved_at), displaces=a.displaces)
+        for a in opened
+    )
+
+
+def fetch_open_attempts(connection: Connection) -> tuple[OpenAttempt, ...]:
+    """Whether each open attempt may give way, and what that would lose."""
+    moved = set(connection.execute(select(moves.c.run).where(UNDER_WAY)).scalars())
+    opened = fetch_attempts(connection, select_attempts().where(OPEN))
+    return tuple(
+        OpenAttempt(
+            attempt=attempt.label,
+            priority=attempt.job.priority,
+            interruptible=attempt.job.spot_ok,
+            lease_expires_at=attempt.lease_expires_at,
+            started_at=attempt.started_at if attempt.state is AttemptState.RUNNING else None,
+            committed_at=attempt.committed_at,
+            moving=attempt.run in moved,
+            ending=attempt.ending is not None,
+        )
+        for attempt in opened
+    )
 
 
 def fetch_held(connection: Connection, *, but: str | None = None) -> tuple[Reservation, ...]:
@@ -100,7 +133,7 @@ def fetch_held(connection: Connection, *, but: str | None = None) -> tuple[Reser
 def _attempt(row: RowMapping) -> Attempt:
     fields = dict(row)
     place = Candidate(cluster=fields.pop("cluster"), pool=fields.pop("pool"), billing=fields.pop("billing"))
-    return Attempt(candidate=place, **fields)
+    return Attempt(candidate=place, displaces=tuple(fields.pop("displaces")), **fields)
 
 
 def promise(attempt: str, job: JobSpec, place: Candidate, since: datetime | None = None) -> Reservation:

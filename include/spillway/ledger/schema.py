@@ -37,7 +37,7 @@ from spillway.model import (
     VerdictKind,
 )
 
-REVISION = "0014"
+REVISION = "0015"
 """The schema this release reads and writes. Revisions are four digits, and a newer one is the greater string."""
 
 VERSION_TABLE = "ledger_version"
@@ -77,6 +77,9 @@ attempts = Table(
     Column("first_step", BigInteger),
     Column("last_step", BigInteger),
     Column("committed_step", BigInteger),
+    Column("committed_at", Moment),
+    Column("displaces", JSON, nullable=False, server_default=text("'[]'")),
+    Column("displacing_at", Moment),
     Column("outcome", Word(Outcome)),
     Column("ending", Word(VerdictKind)),
     Column("reason", Text),

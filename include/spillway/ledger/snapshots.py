@@ -13,6 +13,7 @@ from spillway.ledger.evidence import read_cool_downs
 from spillway.ledger.queueing import read_queue
 from spillway.ledger.rows import (
     fetch_held,
+    fetch_open_attempts,
     fetch_requester,
     fetch_reservations,
     fetch_schedule,
@@ -61,9 +62,14 @@ def complete(
     return dataclasses.replace(
         snapshot,
         reservations=fetch_reservations(connection) + fetch_held(connection, but=run),
+        open_attempts=fetch_open_attempts(connection) if _may_displace(snapshot, policy) else (),
         cool_downs=read_cool_downs(connection, now),
         budgets=read_budgets(connection, job, policy, snapshot, now, leaving=run),
         requester=snapshot.requester if run is None else fetch_requester(connection, run),
         queue=() if snapshot.destination is not None else read_queue(connection, run, job, now),
         schedule=first_schedule(job, now) if run is None else fetch_schedule(connection, run, job, now),
     )
+
+
+def _may_displace(snapshot: Snapshot, policy: PlacementPolicy) -> bool:
+    return policy.preempt_after is not None and snapshot.destination is None

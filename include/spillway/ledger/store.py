@@ -8,6 +8,7 @@ from spillway.ledger.attempts import AttemptStore
 from spillway.ledger.bookings import CostStore
 from spillway.ledger.budgeting import BudgetStore
 from spillway.ledger.connection import Database
+from spillway.ledger.displacing import DisplacingStore
 from spillway.ledger.evidence import EvidenceStore
 from spillway.ledger.links import LinkStore
 from spillway.ledger.moves import MoveStore
@@ -22,6 +23,7 @@ from spillway.ledger.snapshots import SnapshotStore
 class Ledger(
     ReservationStore,
     AttemptStore,
+    DisplacingStore,
     MoveStore,
     CostStore,
     BudgetStore,

@@ -24,6 +24,7 @@ class AttemptFacts(TypedDict, total=False):
     first_step: int | None
     last_step: int | None
     committed_step: int | None
+    committed_at: datetime | None
     ending: VerdictKind | None
     started_at: datetime | None
     ended_at: datetime | None

@@ -17,8 +17,10 @@ from spillway.model.decisions import (
     Destination,
     PlacementDecision,
     PlacementVerdict,
+    PreemptionPlan,
     Rejection,
     TransferEstimate,
+    Victim,
 )
 from spillway.model.declared import (
     SECOND_CHOICES,
@@ -46,6 +48,7 @@ from spillway.model.observed import (
     CoolDown,
     DatasetFacts,
     NodeState,
+    OpenAttempt,
     PodPhase,
     PodState,
     PodUse,
@@ -102,6 +105,7 @@ __all__ = [
     "Notice",
     "NoticeTarget",
     "ObjectInfo",
+    "OpenAttempt",
     "Outcome",
     "PlacementDecision",
     "PlacementPolicy",
@@ -109,6 +113,7 @@ __all__ = [
     "PodPhase",
     "PodState",
     "PodUse",
+    "PreemptionPlan",
     "Priority",
     "QueuedRun",
     "QuotaShare",
@@ -129,5 +134,6 @@ __all__ = [
     "TierRule",
     "TransferEstimate",
     "VerdictKind",
+    "Victim",
     "shape_in_words",
 ]

@@ -40,7 +40,8 @@ class VerdictKind(StrEnum):
     """What became of an attempt's pod.
 
     ``TASK_ENDED``: its task in Airflow was marked, cleared or killed. ``MIGRATED``: it was asked to end for a move.
-    ``STALLED``: it was asked to end because its trainer did nothing any more.
+    ``DISPLACED``: it was asked to end for a job that comes first. ``STALLED``: it was asked to end because its trainer
+    did nothing any more.
     """
 
     STARTING = "starting"
@@ -54,6 +55,7 @@ class VerdictKind(StrEnum):
     DELETED_BY_PERSON = "deleted-by-person"
     TASK_ENDED = "task-ended"
     MIGRATED = "migrated"
+    DISPLACED = "displaced"
     STALLED = "stalled"
     FENCED = "fenced"
     CLUSTER_UNREACHABLE = "cluster-unreachable"
@@ -66,7 +68,9 @@ class Attempt:
     ``ending`` is how it ended, or is about to while it is open; None where nobody has seen it end. ``ended_at`` is when
     its pod did, as far as that is known; ``settled_at`` is when that was put on record. The two prices are those of the
     moment that it was reserved, of a core where its job takes no GPU; None where they were not known, as of attempts of
-    older releases.
+    older releases. ``committed_at`` is when its trainer told of ``committed_step``; None where that is not known.
+    ``displaces`` are labels of attempts that end to make room for this one, ``displacing_at`` is when they were asked
+    to; its pod is launched once they have.
     """
 
     run: str
@@ -83,6 +87,9 @@ class Attempt:
     first_step: int | None = None
     last_step: int | None = None
     committed_step: int | None = None
+    committed_at: datetime | None = None
+    displaces: tuple[str, ...] = ()
+    displacing_at: datetime | None = None
     outcome: Outcome | None = None
     ending: VerdictKind | None = None
     reason: str | None = None

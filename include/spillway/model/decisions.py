@@ -78,9 +78,31 @@ class PlacementVerdict:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Victim:
+    """An attempt that gives way, by its label. ``lost_gpu_seconds`` is what it did since its newest committed step."""
+
+    attempt: str
+    lost_gpu_seconds: float
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreemptionPlan:
+    """Who gives way so that a job which fits nowhere now fits at ``place``; None where nobody's end brings it one.
+
+    ``spared`` is why each other open attempt does not, by its label.
+    """
+
+    place: Candidate | None
+    victims: tuple[Victim, ...]
+    spared: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PlacementDecision:
     """``chosen`` is None when nothing fits now; ``possible`` tells waiting from never.
 
+    Where ``preemption`` has victims ``chosen`` is the place that it makes; None where nobody was asked to give way.
     ``verdicts`` is the table of all candidates, or the row of the chosen one alone where nobody has asked for more.
     ``queues_at`` has the pools, each (cluster, pool), where a job without a place lacks nothing but room; one that
     lacks more everywhere waits outside of the queue. ``needs_correction``: every place that could still hold the job
@@ -95,3 +117,4 @@ class PlacementDecision:
     unreachable: Mapping[str, str] = field(default_factory=dict)
     queues_at: frozenset[tuple[str, str]] = frozenset()
     needs_correction: bool = False
+    preemption: PreemptionPlan | None = None

@@ -21,6 +21,14 @@ class Priority(StrEnum):
     RESEARCH = "research"
     EXPLORATION = "exploration"
 
+    @property
+    def level(self) -> int:
+        """0 is the highest."""
+        return _LEVELS[self]
+
+
+_LEVELS = {priority: level for level, priority in enumerate(Priority)}
+
 
 class SecondChoice(StrEnum):
     """Where a priority goes when on-premises is full: ``HIGH_PERFORMANCE`` is a cloud pool that nobody reclaims."""
@@ -191,7 +199,8 @@ class PlacementPolicy:
     ``cloud_access`` is by department, absent = no cloud; None of decisions that are older than this rule.
     ``price_max_age``: how old a price of bought GPUs may be to be believed, None for any age.
     ``borrowing``: whether jobs that may be interrupted also take what other departments leave of their quotas.
-    ``second_choice`` has every priority.
+    ``second_choice`` has every priority. ``preempt_after``: how long a run is left to train before it may give way to
+    a job that comes first; None: no run ever gives way.
     """
 
     weights: Mapping[str, Decimal]
@@ -202,6 +211,7 @@ class PlacementPolicy:
     borrowing: bool = False
     price_max_age: timedelta | None = None
     second_choice: Mapping[Priority, SecondChoice] = field(default_factory=lambda: SECOND_CHOICES)
+    preempt_after: timedelta | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

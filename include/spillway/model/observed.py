@@ -72,7 +72,8 @@ class Reservation:
     """What is promised to an attempt; netted against its own pod by ``attempt``, so never counted twice.
 
     ``gpu_fraction`` is the part of a GPU where that is less than one; it is asked of its node as one part.
-    ``ends_at`` is when it has ended at the latest by what its job says; None where that says nothing.
+    ``ends_at`` is when it has ended at the latest by what its job says; None where that says nothing. ``displaces`` are
+    the attempts that end to make room for it: it needs nothing beside what they leave.
     """
 
     attempt: str
@@ -86,11 +87,31 @@ class Reservation:
     memory_mib_per_node: int = 0
     ends_at: datetime | None = None
     gpu_fraction: Decimal | None = None
+    displaces: tuple[str, ...] = ()
 
     @property
     def gpus(self) -> Decimal:
         """GPUs in all, to the exact part of one."""
         return gpus_in_all(self.gpus_per_node, self.nodes, self.gpu_fraction)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenAttempt:
+    """Whether an attempt that holds a reservation may give way, and what that would lose.
+
+    ``interruptible``: its job may be interrupted at any time. ``started_at`` is None while its pod has not started,
+    ``committed_at`` where it has committed nothing or nobody knows when. ``moving``: an order to move it is open.
+    ``ending``: its pod is asked to end already. Nobody carries it after ``lease_expires_at``.
+    """
+
+    attempt: str
+    priority: Priority
+    interruptible: bool
+    lease_expires_at: datetime
+    started_at: datetime | None = None
+    committed_at: datetime | None = None
+    moving: bool = False
+    ending: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,6 +194,8 @@ class Snapshot:
     misconfigured: frozenset[str] = frozenset()
     """Those in ``unreachable`` that could not even be asked: a Connection or a declared field is missing or wrong."""
     reservations: tuple[Reservation, ...] = ()
+    open_attempts: tuple[OpenAttempt, ...] = ()
+    """Those behind the reservations, where the policy lets any of them give way."""
     cool_downs: tuple[CoolDown, ...] = ()
     datasets_present: frozenset[tuple[str, str]] = frozenset()
     """(record, cluster) pairs of copies known to be whole at that site; the home of a dataset is one of them. A record

@@ -46,6 +46,14 @@ class Room(NamedTuple):
             None if self.memory_mib is None else max(0, self.memory_mib - (memory_mib or 0)),
         )
 
+    def at_most(self, other: Room) -> Room:
+        """What a node has now and then, of two moments of the same node."""
+        return Room(min(self.gpus, other.gpus), _least(self[1], other[1]), _least(self[2], other[2]))
+
+
+def _least(now: int | None, then: int | None) -> int | None:
+    return None if now is None or then is None else min(now, then)
+
 
 def need_of(job: JobSpec) -> Room:
     """What each pod of the job needs of its node."""
@@ -93,12 +101,13 @@ class ClusterUse:
 
     Taken is what every pod on a node takes, foreign ones too; then, first fit by the order of names, the pods of
     reservations that are not on a node yet, and other pending pods. What fits nowhere takes nothing: a pod that waits
-    for eight GPUs on one node does not hold the two it cannot use.
+    for eight GPUs on one node does not hold the two it cannot use. One for which others give way is packed last, into
+    what they will leave, and what is free now beside them is its own as far as it needs that.
     """
 
     def __init__(self, state: ClusterState, reservations: Iterable[Reservation]) -> None:
         ours = (r for r in reservations if r.cluster == state.cluster.name)
-        self.promised = tuple(sorted(ours, key=lambda r: (r.attempt, r.pool)))
+        self.promised = tuple(sorted(ours, key=lambda r: (bool(r.displaces), r.attempt, r.pool)))
         self._pools = state.cluster.pools
         self._declared = {pool.name: pool for pool in self._pools}
         self._usable = _usable(state.nodes)
@@ -125,7 +134,8 @@ class ClusterUse:
             if pod.node in self._nodes:
                 self._running[pod.node].append(pod)
                 self._nodes_of.setdefault(pod.attempt, set()).add(pod.node)
-        self._free = {name: self._left(name) for name in self._nodes}
+        self._there = {reservation.attempt for reservation in self.promised}.union(filter(None, self._nodes_of))
+        self._free = {name: self.left(name) for name in self._nodes}
 
     def capacities(self, ended: Set[str] = frozenset()) -> Mapping[str, PoolCapacity]:
         """The capacity of each declared pool, when these attempts have ended."""
@@ -155,15 +165,27 @@ class ClusterUse:
     def _packed(self, nodes: Iterable[str], ended: Set[str], pool: str | None = None) -> dict[str, Room]:
         """What is free on these nodes once all that was promised or is pending has found its place.
 
+        Where others are still to make room for a promise, what it needs of theirs and of what is free is nobody else's.
+
         Args:
             pool: that they are the nodes of; None where they are all nodes.
         """
+        free = self._filled(nodes, ended, pool)
+        open_now = (reservation for reservation, _, _ in self._unbound if reservation.attempt not in ended)
+        if leaving := {label for reservation in open_now for label in self._awaited(reservation, ended)}:
+            later = self._filled(nodes, ended | leaving, pool)
+            free = {node: room.at_most(later[node]) for node, room in free.items()}
+        return free
+
+    def _filled(self, nodes: Iterable[str], ended: Set[str], pool: str | None) -> dict[str, Room]:
+        """The same without the promises that wait for others to end."""
         free = {node: self._free[node] for node in nodes}
         for node in {node for attempt in ended for node in self._nodes_of.get(attempt, ())}:
             if node in free:
-                free[node] = self._left(node, ended)
+                free[node] = self.left(node, ended)
         for reservation, pod, missing in self._unbound:
-            if reservation.attempt not in ended and (self._pending or pool in {None, reservation.pool}):
+            here = self._pending or pool in {None, reservation.pool}
+            if here and reservation.attempt not in ended and not self._awaited(reservation, ended):
                 for _ in range(missing):
                     _take_first_fit(free, self._usable.get(reservation.pool, []), pod)
         for use in self._pending:
@@ -177,7 +199,20 @@ class ClusterUse:
             nodes_to_add=max(0, pool.max_nodes - self._members[pool.name]),
         )
 
-    def _left(self, node: str, ended: Set[str] = frozenset()) -> Room:
+    def _awaited(self, reservation: Reservation, ended: Set[str]) -> Set[str]:
+        """Those that are to make room for it and are still there."""
+        return self._there.intersection(reservation.displaces) - ended if reservation.displaces else frozenset()
+
+    def usable(self, pool: str) -> Sequence[str]:
+        """The names of the pool's nodes that take pods, in their order."""
+        return self._usable.get(pool, [])
+
+    def attempts_on(self, node: str) -> frozenset[str]:
+        """The attempts that have a pod on the node."""
+        return frozenset(pod.attempt for pod in self._running[node] if pod.attempt is not None)
+
+    def left(self, node: str, ended: Set[str] = frozenset()) -> Room:
+        """What pods leave of the node when these attempts have ended; those that are promised take nothing of it."""
         room = self._nodes[node]
         for pod in self._running[node]:
             if pod.attempt not in ended:

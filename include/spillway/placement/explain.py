@@ -84,8 +84,20 @@ def inputs(job: JobSpec, seen: Snapshot, policy: PlacementPolicy) -> dict[str, s
 
 
 def explanation(job: JobSpec, seen: Snapshot, policy: PlacementPolicy, decision: PlacementDecision) -> str:
-    """The table of the decision, and under it what it was worked out from."""
-    return "\n".join([table(decision), *(f"{what}: {said}" for what, said in inputs(job, seen, policy).items())])
+    """The table of the decision, who gives way for it, and under it what it was worked out from."""
+    worked_out = (f"{what}: {said}" for what, said in inputs(job, seen, policy).items())
+    return "\n".join([table(decision), *giving_way(decision), *worked_out])
+
+
+def giving_way(decision: PlacementDecision) -> list[str]:
+    """Who gives way, what that loses and why, and why each other does not; nothing where nobody was asked to."""
+    plan = decision.preemption
+    if plan is None:
+        return []
+    told = [
+        f"{v.attempt} gives way, which loses {v.lost_gpu_seconds:.0f} GPU-seconds: {v.reason}" for v in plan.victims
+    ]
+    return [*told, *(f"{label} does not give way: {reason}" for label, reason in plan.spared.items())]
 
 
 def _schedule(job: JobSpec, seen: Snapshot, schedule: Schedule, policy: PlacementPolicy) -> str:
@@ -182,12 +194,18 @@ def headline(decision: PlacementDecision) -> str:
     """The decision in one line."""
     when = _moment(decision.taken_at)
     if decision.chosen is not None:
-        return f"job '{decision.job}' at {when}: placed on {name(decision.chosen)}"
+        return f"job '{decision.job}' at {when}: placed on {name(decision.chosen)}{once(decision)}"
     if decision.needs_correction:
         return f"job '{decision.job}' at {when}: waits until the configuration is corrected, not for a place"
     if decision.possible:
         return f"job '{decision.job}' at {when}: waits, nothing fits now"
     return f"job '{decision.job}' at {when}: can never be placed"
+
+
+def once(decision: PlacementDecision) -> str:
+    """On whose end the chosen place waits, in words; empty where it is free."""
+    victims = decision.preemption.victims if decision.preemption else ()
+    return f" once {', '.join(victim.attempt for victim in victims)} gave way" if victims else ""
 
 
 def _moment(when: datetime) -> str:

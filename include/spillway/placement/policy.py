@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal
 
 from spillway.model import (
@@ -11,11 +11,13 @@ from spillway.model import (
     PlacementDecision,
     PlacementPolicy,
     PlacementVerdict,
+    PreemptionPlan,
     Rejection,
     Snapshot,
 )
 from spillway.placement.context import Context, index
 from spillway.placement.costs import costs, transfer_to
+from spillway.placement.preemption import plan_preemption
 from spillway.placement.rules import (
     OF_QUEUE,
     lack_of_room,
@@ -34,6 +36,8 @@ UNKNOWN = Decimal("Infinity")
 def place(job: JobSpec, snapshot: Snapshot, policy: PlacementPolicy) -> PlacementDecision:
     """The best candidate that nothing speaks against, and the verdict on every other.
 
+    Where something speaks against each of them, the one that others give way at, if the policy lets anybody.
+
     Equal inputs give an equal decision, whatever the order of clusters, nodes, pods and reservations in the snapshot.
     Verdicts are in the order of preference: the chosen one, what else fits, what waits, what never fits; equal totals
     go to the cheaper, then by name.
@@ -51,12 +55,17 @@ def place(job: JobSpec, snapshot: Snapshot, policy: PlacementPolicy) -> Placemen
     )
     if verdicts and not verdicts[0].rejections:
         return _decision(job, context, tuple(verdicts), chosen=verdicts[0].candidate)
+    plan = plan_preemption(job, context, _preference(job, context))
+    if plan is not None and plan.place is not None:
+        verdicts.sort(key=lambda verdict: verdict.candidate != plan.place)
+        return _decision(job, context, tuple(verdicts), chosen=plan.place, plan=plan)
     return _decision(
         job,
         context,
         tuple(verdicts),
         waiting=[verdict.candidate for verdict in verdicts if _only_waits(verdict)],
         queueing=[verdict.candidate for verdict in verdicts if all(map(lack_of_room, verdict.rejections))],
+        plan=plan,
     )
 
 
@@ -71,12 +80,17 @@ def choose(job: JobSpec, context: Context) -> PlacementDecision:
     chosen = _best(job, context)
     if chosen is not None:
         return _decision(job, context, (_verdict(job, chosen, (), context),), chosen=chosen)
+    plan = plan_preemption(job, context, _preference(job, context))
+    if plan is not None and plan.place is not None:
+        ((place, reasons),) = rejections(job, (plan.place,), context)
+        return _decision(job, context, (_verdict(job, place, reasons, context),), chosen=place, plan=plan)
     return _decision(
         job,
         context,
         (),
         waiting=list(left(job, context, what_passes)),
         queueing=list(left(job, context, lack_of_room)),
+        plan=plan,
     )
 
 
@@ -88,12 +102,14 @@ def _decision(
     chosen: Candidate | None = None,
     waiting: Sequence[Candidate] = (),
     queueing: Sequence[Candidate] = (),
+    plan: PreemptionPlan | None = None,
 ) -> PlacementDecision:
     """What follows from the verdicts.
 
     Args:
         waiting: where nothing fits, the candidates that time alone may lift all rejections of.
         queueing: those of them that lack nothing but room.
+        plan: who gives way where nothing fits, as far as the policy lets anybody.
     """
     snapshot = context.snapshot
     return PlacementDecision(
@@ -105,6 +121,7 @@ def _decision(
         unreachable=snapshot.unreachable,
         queues_at=frozenset((candidate.cluster, candidate.pool) for candidate in queueing),
         needs_correction=bool(waiting) and all(candidate.cluster in snapshot.misconfigured for candidate in waiting),
+        preemption=plan,
     )
 
 
@@ -115,18 +132,19 @@ def _undeclared(context: Context) -> bool:
 
 def _best(job: JobSpec, context: Context) -> Candidate | None:
     """The place that ``place`` chooses. Who comes first is asked of the best places only."""
-    fits = {
-        candidate: _total((score(job, candidate, context) for score in SCORERS.values()), context)
-        for candidate in left(job, context, nothing)
-    }
+    ranked = sorted(left(job, context, nothing), key=_preference(job, context))
+    return next((candidate for candidate in ranked if passes(OF_QUEUE, job, candidate, context)), None)
+
+
+def _preference(job: JobSpec, context: Context) -> Callable[[Candidate], tuple[float, Decimal, Decimal]]:
+    """What sorts candidates that have a price, the best one first; equal ones stay in the order of their names."""
     known = costs(job, context)
 
     def rank(candidate: Candidate) -> tuple[float, Decimal, Decimal]:
-        full = known.full_price(candidate, context)
-        return -fits[candidate], *_cheapness(context.prices[candidate], full)
+        total = _total((score(job, candidate, context) for score in SCORERS.values()), context)
+        return -total, *_cheapness(context.prices[candidate], known.full_price(candidate, context))
 
-    ranked = sorted(fits, key=rank)
-    return next((candidate for candidate in ranked if passes(OF_QUEUE, job, candidate, context)), None)
+    return rank
 
 
 def _verdict(job: JobSpec, candidate: Candidate, reasons: tuple[Rejection, ...], context: Context) -> PlacementVerdict:

@@ -7,10 +7,12 @@ import time
 from spillway.errors import TrainingFailed
 from spillway.model import Attempt, JobSpec, Outcome
 from spillway.runs.deadline import leave
-from spillway.runs.engine import Finished, Waiting, advance, conclude, settled_attempts
+from spillway.runs.engine import Finished, GivingWay, Waiting, Watching, advance, conclude, settled_attempts
 from spillway.runs.explaining import newest, told
 from spillway.runs.services import Say, Services
 from spillway.runs.watching import Watch
+
+NOTHING_FITS = "nothing fits now, waiting"
 
 
 def carry(services: Services, run: str, job: JobSpec, say: Say, *, poll_seconds: float = 5.0) -> Attempt:
@@ -24,21 +26,22 @@ def carry(services: Services, run: str, job: JobSpec, say: Say, *, poll_seconds:
         SpillwayError: what ``advance`` raises.
     """
     services.ledger.ask_again(run)
-    asked_after, waiting = settled_attempts(services, run), False
+    asked_after, said = settled_attempts(services, run), ""
     while True:
         step = advance(services, run, job, say, asked_after=asked_after)
         if isinstance(step, Finished):
             if step.attempt.outcome is not Outcome.SUCCEEDED:
                 raise TrainingFailed(f"run {run} is {step.attempt.outcome}: {step.attempt.reason}")
             return step.attempt
-        if isinstance(step, Waiting):
-            if not waiting:
-                say(told(newest(services.ledger, run)))
-            waiting = True
-            time.sleep(poll_seconds)
+        if isinstance(step, Watching):
+            said = ""
+            _watch(services, step.attempt, say, poll_seconds)
             continue
-        waiting = False
-        _watch(services, step.attempt, say, poll_seconds)
+        why = step.why if isinstance(step, GivingWay) else NOTHING_FITS
+        if why != said:
+            said = why
+            say(told(newest(services.ledger, run)) if isinstance(step, Waiting) else why)
+        time.sleep(poll_seconds)
 
 
 def _watch(services: Services, attempt: Attempt, say: Say, poll_seconds: float) -> None:

@@ -25,8 +25,9 @@ from spillway.model import (
     RunPolicy,
     VerdictKind,
 )
-from spillway.placement.explain import table
+from spillway.placement.explain import once, table
 from spillway.runs.admission import admit
+from spillway.runs.displacing import awaited, make_room, waits_for
 from spillway.runs.explaining import newest, placing, told
 from spillway.runs.holding import holding
 from spillway.runs.launching import ensure_pod, has_trained, launch
@@ -44,6 +45,13 @@ class Waiting:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class GivingWay:
+    """Others give way to the attempt and have not ended yet; ``why`` tells a person who."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Watching:
     """A pod was launched; watch it."""
 
@@ -57,7 +65,7 @@ class Finished:
     attempt: Attempt
 
 
-Step = Waiting | Watching | Finished
+Step = Waiting | GivingWay | Watching | Finished
 
 
 def place_run(services: Services, run: str, job: JobSpec, say: Say) -> Attempt | PlacementDecision:
@@ -70,7 +78,7 @@ def place_run(services: Services, run: str, job: JobSpec, say: Say) -> Attempt |
     attempt, decision = admit(services, run, job)
     if attempt is not None:
         why = told(placing(services.ledger, attempt))
-        say(f"attempt {attempt.number} of {run} is placed on {_place(attempt)}\n{why}")
+        say(f"attempt {attempt.number} of {run} is placed on {_place(attempt)}{once(decision)}\n{why}")
         return attempt
     if not decision.possible:
         raise CapacityNever(job.name, table(newest(services.ledger, run).decision))
@@ -106,6 +114,13 @@ def advance(services: Services, run: str, job: JobSpec, say: Say, *, asked_after
             attempt = placed
         try:
             with holding(services, attempt):
+                if attempt.state is AttemptState.RESERVED:
+                    attempt = stage(services, attempt, say)
+                attempt = make_room(services, attempt, say)
+                if attempt.state is AttemptState.SETTLED:
+                    continue
+                if attempt.state is AttemptState.STAGED and (others := awaited(services, attempt)):
+                    return GivingWay(why=waits_for(attempt, others))
                 return Watching(attempt=_launched(services, attempt, say))
         except SpillwayError as problem:
             unseen = _after_failure(services, attempt, problem, say)
@@ -128,9 +143,7 @@ def conclude(services: Services, run: str, number: int, ended: Ended, say: Say) 
 
 
 def _launched(services: Services, attempt: Attempt, say: Say) -> Attempt:
-    """The attempt with its pod, from whatever state it is in."""
-    if attempt.state is AttemptState.RESERVED:
-        attempt = stage(services, attempt, say)
+    """The staged attempt with its pod, from whatever state it is in then."""
     if attempt.state is AttemptState.STAGED:
         return launch(services, attempt, say)
     if attempt.state is AttemptState.LAUNCHED and attempt.pod_uid is None and not has_trained(services, attempt):
@@ -219,12 +232,13 @@ def _require_progress(attempts: Sequence[Attempt], policy: RunPolicy) -> None:
     A reservation whose lease ran out before there was a pod tells nothing of its place, so it is left out: nobody was
     there to use it. Each of these costs a lost worker, and Airflow's retries bound those. A launch that its owner saw
     fail counts with or without a pod: a place that never gets as far as a pod would otherwise be tried for ever, once
-    after each cool-down. An attempt that was moved before it committed anything is nobody's loss and left out as well.
+    after each cool-down. An attempt that was moved, or gave way, before it committed anything is left out as well: no
+    place was lost.
 
     Raises:
         NoProgress: they do.
     """
-    counted = [attempt for attempt in attempts if not (_was_idle(attempt) or _was_moved(attempt))]
+    counted = [attempt for attempt in attempts if not (_was_idle(attempt) or _was_sent_away(attempt))]
     lost = [attempt for attempt in counted if not _stalled(attempt)][-policy.attempts_without_progress :]
     if len(lost) == policy.attempts_without_progress and not any(map(_progressed, lost)):
         raise _no_progress(lost, "attempts in a row committed no new step")
@@ -251,8 +265,9 @@ def _was_idle(attempt: Attempt) -> bool:
     return lapsed and attempt.pod_uid is None
 
 
-def _was_moved(attempt: Attempt) -> bool:
-    return attempt.outcome is Outcome.MIGRATED and attempt.committed_step is None
+def _was_sent_away(attempt: Attempt) -> bool:
+    sent_away = attempt.outcome is Outcome.MIGRATED or attempt.ending is VerdictKind.DISPLACED
+    return sent_away and attempt.committed_step is None
 
 
 def _progressed(attempt: Attempt) -> bool:

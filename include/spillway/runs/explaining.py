@@ -50,7 +50,8 @@ def again(record: DecisionRecord) -> Explained:
     stored = record.decision
     kept = {verdict.candidate for verdict in stored.verdicts}
     rows = tuple(verdict for verdict in decided.verdicts if verdict.candidate in kept)
-    if (decided.chosen, decided.possible, rows) != (stored.chosen, stored.possible, stored.verdicts):
+    came_to = (decided.chosen, decided.possible, decided.preemption, rows)
+    if came_to != (stored.chosen, stored.possible, stored.preemption, stored.verdicts):
         return Explained(record=record, otherwise=decided)
     return Explained(record=replace(record, decision=decided))
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from spillway.errors import SpillwayError
 from spillway.images.reference import ImageReference
 from spillway.model import DatasetUse, JobSpec, PlacementDecision, Snapshot, Tier
-from spillway.placement.explain import explanation
+from spillway.placement.explain import explanation, once
 from spillway.runs.admission import decide, snapshot
 from spillway.runs.moving_datasets import copy_dataset
 from spillway.runs.moving_images import copy_image
@@ -46,7 +46,7 @@ def verdict(services: Services, job: JobSpec, seen: Snapshot, decision: Placemen
     why = explanation(job, seen, services.configuration.policy, decision)
     chosen = decision.chosen
     if chosen is not None:
-        return f"{why}\nwould run on {chosen.cluster}/{chosen.pool} ({chosen.billing})"
+        return f"{why}\nwould run on {chosen.cluster}/{chosen.pool} ({chosen.billing}){once(decision)}"
     if decision.needs_correction:
         return f"{why}\nwould wait until the configuration is corrected"
     follows = "would wait" if decision.possible else "would fail: nothing can ever hold it"

@@ -23,6 +23,7 @@ OUTCOMES = {
     VerdictKind.LOST_NODE: Outcome.PREEMPTED,
     VerdictKind.CLUSTER_UNREACHABLE: Outcome.PREEMPTED,
     VerdictKind.START_TIMEOUT: Outcome.PREEMPTED,
+    VerdictKind.DISPLACED: Outcome.PREEMPTED,
     VerdictKind.MIGRATED: Outcome.MIGRATED,
     VerdictKind.STALLED: Outcome.STALLED,
     VerdictKind.DELETED_BY_PERSON: Outcome.CANCELLED,
@@ -59,7 +60,11 @@ def settle(services: Services, attempt: Attempt, ended: Ended) -> Attempt:
     ended_at = ended.at or now
     kind, reason = ended.kind, ended.reason
     noted = noted_ending(attempt)
-    if kind is VerdictKind.MIGRATED and noted is not None and OUTCOMES.get(noted.kind) is Outcome.CANCELLED:
+    if (
+        kind in {VerdictKind.MIGRATED, VerdictKind.DISPLACED}
+        and noted is not None
+        and OUTCOMES.get(noted.kind) is Outcome.CANCELLED
+    ):
         kind, reason = noted.kind, noted.reason  # while it was drained a person has ended the run
     problem = resume_problem(attempt)
     if problem is not None:
@@ -67,7 +72,7 @@ def settle(services: Services, attempt: Attempt, ended: Ended) -> Attempt:
     outcome = OUTCOMES.get(kind, Outcome.FAILED)
     if outcome is Outcome.FAILED and attempt.first_step is None and arrives(services, attempt):
         outcome, reason = Outcome.PREEMPTED, f"the place that it was moved to failed it: {reason}"
-    if outcome is Outcome.PREEMPTED:
+    if outcome is Outcome.PREEMPTED and kind is not VerdictKind.DISPLACED:  # its place is not lost, another has it
         candidate = attempt.candidate
         until = now + services.configuration.runs.cool_down
         services.ledger.cool_down(
@@ -149,19 +154,19 @@ def end_of(services: Services, attempt: Attempt, pod: PodState, seen_at: datetim
     if pod.finished_at is not None:
         return pod.finished_at
     try:
-        told_at = last_word_at(services, attempt)
+        last_word = last_word_at(services, attempt)
     except SpillwayError:
-        told_at = None  # the store may be what was lost
-    return max(at for at in (seen_at, told_at, attempt.started_at) if at is not None)
+        last_word = None  # the store may be what was lost
+    return max(at for at in (seen_at, last_word, attempt.started_at) if at is not None)
 
 
 def last_word_at(services: Services, attempt: Attempt) -> datetime | None:
     """When the attempt's trainer last told of its progress, which it does with its last checkpoint, too."""
     progress = read_progress(services.checkpoints(attempt), attempt.run, attempt.number)
-    return _told(progress.at, services.clock()) if progress else None
+    return told_at(progress.at, services.clock()) if progress else None
 
 
-def _told(moment: str | None, now: datetime) -> datetime | None:
+def told_at(moment: str | None, now: datetime) -> datetime | None:
     """The moment that a trainer tells, no later than now; None where it tells none."""
     try:
         return min(datetime.fromisoformat(moment or "").astimezone(UTC), now)
@@ -200,7 +205,7 @@ def _known_progress(services: Services, attempt: Attempt) -> AttemptFacts:
         return {}
     facts = progress_facts(progress) if progress is not None else AttemptFacts()
     if progress is not None and attempt.started_at is None:
-        facts["started_at"] = _told(progress.began_at, services.clock())
+        facts["started_at"] = told_at(progress.began_at, services.clock())
     committed = [entry.step for entry in head.committed if entry.attempt == attempt.number] if head else []
     if committed:
         # The progress object is written after the commit, so it may be one commit behind.

@@ -33,6 +33,7 @@ from spillway.runs.settling import (
     note_start,
     progress_facts,
     resume_problem,
+    told_at,
 )
 from spillway.runs.stopping import ask_to_end, note_ending, noted_ending
 from spillway.stalls import Stall
@@ -133,7 +134,15 @@ class Watch:
         """Why an attempt whose pod goes on is to end, or None."""
         if stall is not None and stall.over:
             return PodVerdict(kind=VerdictKind.STALLED, reason=stall.reason)
-        return self._ordered_away(now)
+        return self._ordered_away(now) or self._displaced()
+
+    def _displaced(self) -> PodVerdict | None:
+        """That the attempt is to give way to one that waits for its room and nothing else."""
+        other = self.services.ledger.displacing(self.attempt)
+        if other is None:
+            return None
+        first = f"{other.run} of '{other.job.department}' ({other.job.priority}), which comes first"
+        return PodVerdict(kind=VerdictKind.DISPLACED, reason=f"it gives way to run {first}")
 
     def _ordered_away(self, now: datetime) -> PodVerdict | None:
         """That the attempt is to end for a move; one that has brought it here is concluded by its first step."""
@@ -228,7 +237,10 @@ class Watch:
             return None
         news = self._hearing.note_object(progress)
         if news and progress is not None:
-            self.attempt = self.services.ledger.amend(self.attempt, **progress_facts(progress))
+            facts = progress_facts(progress)
+            if facts.get("committed_step") not in {None, self.attempt.committed_step}:
+                facts["committed_at"] = told_at(progress.at, self.services.clock())
+            self.attempt = self.services.ledger.amend(self.attempt, **facts)
         return news
 
     def _new_log_lines(self, pod: PodState) -> tuple[str, ...] | None:

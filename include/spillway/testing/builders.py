@@ -30,6 +30,7 @@ from spillway.model import (
     MoveState,
     NodePool,
     NodeState,
+    OpenAttempt,
     PlacementPolicy,
     PodUse,
     Priority,
@@ -202,6 +203,20 @@ def reservation(**fields: Any) -> Reservation:
             billing=Billing.OWNED,
             gpus_per_node=1,
             nodes=1,
+        ),
+        **fields,
+    )
+
+
+def open_attempt(**fields: Any) -> OpenAttempt:
+    """The attempt behind ``reservation()``: interruptible, it trains for an hour and has committed nothing."""
+    return replace(
+        OpenAttempt(
+            attempt="other-1",
+            priority=Priority.RESEARCH,
+            interruptible=True,
+            lease_expires_at=NOW + timedelta(minutes=10),
+            started_at=NOW - timedelta(hours=1),
         ),
         **fields,
     )

@@ -12,8 +12,9 @@ from airflow.sdk.exceptions import AirflowFailException
 from spillway.codec import decode, encode
 from spillway.model import Attempt, Outcome, VerdictKind
 from spillway.runs.cancelling import cancel
+from spillway.runs.carrying import NOTHING_FITS
 from spillway.runs.deadline import leave
-from spillway.runs.engine import Finished, Watching, advance, conclude
+from spillway.runs.engine import Finished, GivingWay, Watching, advance, conclude
 from spillway.runs.services import Services
 from spillway.runs.settling import Ended
 from spillway_airflow.asking import Asking, asked_again, asking, ended_with_its_task
@@ -79,7 +80,7 @@ class TrainingPodOperator(BaseOperator):
                 run=self.training_run, number=step.attempt.number, poll_seconds=float(self.poll_seconds)
             )
             self.defer(trigger=trigger, method_name="resume")
-        self.log.info("nothing fits now, waiting")
+        self.log.info(step.why if isinstance(step, GivingWay) else NOTHING_FITS)
         waiting = CapacityTrigger(job=encode(job), run=self.training_run, poll_seconds=float(self.poll_seconds))
         return self.defer(trigger=waiting, method_name="resume")
 

@@ -23,7 +23,7 @@ from pydantic import StringConstraints
 
 from spillway.errors import Missing, SpillwayError
 from spillway.ledger import Ledger
-from spillway.placement.explain import cells, clusters, headline, inputs, why_not
+from spillway.placement.explain import cells, clusters, giving_way, headline, inputs, why_not
 from spillway.runs.explaining import Explained, explained
 from spillway_airflow.hooks import ledger
 
@@ -111,6 +111,7 @@ def _words(entry: Explained) -> dict[str, Any]:
         "title": entry.title,
         "headline": headline(record.decision),
         "cells": cells(record.decision),
+        "giving_way": giving_way(record.decision),
         "inputs": inputs(record.job, record.snapshot, record.policy),
         "why_not": {name: why_not(record.decision, name) for name in clusters(record.snapshot)},
         "follows": entry.follows,

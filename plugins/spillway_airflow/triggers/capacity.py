@@ -10,8 +10,9 @@ from typing import Any
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from spillway.codec import decode, encode
-from spillway.model import JobSpec, PlacementDecision
+from spillway.model import Candidate, JobSpec, PlacementDecision
 from spillway.runs.admission import look, snapshot
+from spillway.runs.displacing import awaited, waits_for
 from spillway.runs.services import Services
 from spillway_airflow.fresh_services import FreshServices
 
@@ -19,7 +20,7 @@ from spillway_airflow.fresh_services import FreshServices
 class CapacityTrigger(BaseTrigger):
     """Fires when the job would be placed now, when it has become impossible, or when its run was cancelled.
 
-    It reserves nothing.
+    Of a run that has a place already it waits for those that give way to it. It reserves nothing.
 
     Args:
         run: whose job waits; None for a job that nobody has asked for yet.
@@ -42,10 +43,19 @@ class CapacityTrigger(BaseTrigger):
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         fresh = FreshServices(self.log)
-        job = decode(JobSpec, self.job)
+        job, said = decode(JobSpec, self.job), ""
         while True:
             if self.of_run is not None and await fresh.ask(self._cancelled):
                 yield TriggerEvent({"run": self.of_run, "chosen": None})
+                return
+            if self.of_run is not None and (why := await fresh.ask(self._awaited)):
+                if why != said:
+                    self.log.info(said := why)
+                await asyncio.sleep(self.poll_seconds)
+                continue
+            chosen = None if self.of_run is None else await fresh.ask(self._place)
+            if chosen is not None:
+                yield TriggerEvent({"run": self.of_run, "chosen": encode(chosen)})
                 return
             unreachable, found = await fresh.ask(partial(_look, job=job, run=self.of_run, dag=self.dag))
             if found.chosen is not None or not found.possible:
@@ -57,6 +67,17 @@ class CapacityTrigger(BaseTrigger):
 
     def _cancelled(self, services: Services) -> bool:
         return services.ledger.cancel_reason(str(self.of_run)) is not None
+
+    def _place(self, services: Services) -> Candidate | None:
+        """That of the run's open attempt."""
+        attempt = services.ledger.open_attempt(str(self.of_run))
+        return None if attempt is None else attempt.candidate
+
+    def _awaited(self, services: Services) -> str:
+        """Who gives way to the run and has not ended yet, in words; empty where nobody."""
+        attempt = services.ledger.open_attempt(str(self.of_run))
+        others = awaited(services, attempt) if attempt is not None else ()
+        return waits_for(attempt, others) if attempt is not None and others else ""
 
 
 def _look(services: Services, *, job: JobSpec, run: str | None, dag: str | None) -> tuple[bool, PlacementDecision]:

@@ -1,0 +1,307 @@
+"""Who gives way to a job that comes first and fits nowhere, who does not, and why."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from spillway import codec
+from spillway.model import (
+    Billing,
+    JobSpec,
+    OpenAttempt,
+    PlacementDecision,
+    PlacementPolicy,
+    PodUse,
+    PreemptionPlan,
+    Priority,
+    QuotaShare,
+    Reservation,
+    Snapshot,
+)
+from spillway.placement.context import index
+from spillway.placement.explain import explanation, giving_way, headline
+from spillway.placement.policy import choose, place
+from spillway.testing.builders import (
+    NOW,
+    candidate,
+    cloud_cluster,
+    cloud_pool,
+    cluster_state,
+    job_spec,
+    node_pool,
+    onprem_cluster,
+    open_attempt,
+    placement_policy,
+    pod,
+    reservation,
+    snapshot,
+)
+
+MINUTE = timedelta(minutes=1)
+POLICY = placement_policy(preempt_after=10 * MINUTE)
+URGENT = job_spec(name="urgent", priority=Priority.PRODUCTION_CORE, gpus_per_node=8)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trains:
+    """An attempt that trains: what it holds, its pods, and whether it may give way."""
+
+    promise: Reservation
+    pods: tuple[PodUse, ...]
+    attempt: OpenAttempt
+
+
+def trains(
+    label: str,
+    *,
+    on: tuple[str, ...] = ("a100-0",),
+    gpus: int = 8,
+    committed: float | None = None,
+    department: str = "research",
+    place: dict[str, Any] | None = None,
+    **fields: Any,
+) -> Trains:
+    """One that committed so many minutes ago, None for never, on these nodes, so many GPUs on each."""
+    at = None if committed is None else NOW - committed * MINUTE
+    held = {"attempt": label, "department": department, "gpus_per_node": gpus, "nodes": len(on), **(place or {})}
+    return Trains(
+        promise=reservation(**held),
+        pods=tuple(pod(name=f"{label}-{node}", gpus=gpus, node=node, attempt=label) for node in on),
+        attempt=open_attempt(attempt=label, committed_at=at, **fields),
+    )
+
+
+def site(*running: Trains, nodes: int = 2, **fields: Any) -> Snapshot:
+    """On-premises with so many nodes of eight GPUs, on which these train."""
+    cluster = onprem_cluster(pools=(node_pool(max_nodes=nodes),))
+    state = cluster_state(cluster, pods=[use for one in running for use in one.pods])
+    held = {"reservations": tuple(one.promise for one in running), "open_attempts": tuple(o.attempt for o in running)}
+    return replace(snapshot(state), **{**held, **fields})
+
+
+def plan(job: JobSpec, seen: Snapshot, policy: PlacementPolicy = POLICY) -> PreemptionPlan:
+    """What the decision says of who gives way; that and the look without the table come to the same place."""
+    decision = place(job, seen, policy)
+    assert decision.preemption is not None
+    assert decision.chosen == decision.preemption.place
+    quick = choose(job, index(seen, policy))
+    kept = tuple(verdict for verdict in decision.verdicts if verdict.candidate == decision.chosen)
+    assert quick == replace(decision, verdicts=kept)
+    return decision.preemption
+
+
+def victims(job: JobSpec, seen: Snapshot, policy: PlacementPolicy = POLICY) -> dict[str, float]:
+    """The GPU-seconds that each loses who gives way."""
+    return {victim.attempt: victim.lost_gpu_seconds for victim in plan(job, seen, policy).victims}
+
+
+def test_the_run_that_lost_least_since_its_newest_checkpoint_gives_way() -> None:
+    seen = site(trains("old-1", committed=30), trains("fresh-1", on=("a100-1",), committed=2))
+    assert victims(URGENT, seen) == {"fresh-1": 8 * 120.0}
+
+
+def test_what_nobody_knows_to_be_committed_counts_since_the_start_and_is_never_nothing() -> None:
+    seen = site(trains("unknown-1"), trains("known-1", on=("a100-1",), committed=59))
+    assert victims(URGENT, seen) == {"known-1": 8 * 59 * 60.0}
+    assert plan(URGENT, seen).spared["unknown-1"] == "its end is not needed: it would lose 28800 GPU-seconds"
+
+
+def test_a_pod_that_ends_already_loses_nothing_more() -> None:
+    seen = site(trains("ends-1", committed=50, ending=True), trains("fresh-1", on=("a100-1",), committed=1))
+    assert victims(URGENT, seen) == {"ends-1": 0.0}
+
+
+def test_fewer_gpu_seconds_in_all_are_lost_rather_than_the_newest_checkpoint_is_taken() -> None:
+    small = [trains(f"small{i}-1", gpus=2, committed=10) for i in range(4)]
+    seen = site(*small, trains("large-1", on=("a100-1",), committed=9))
+    assert victims(URGENT, seen) == {"large-1": 8 * 540.0}
+    assert set(victims(URGENT, site(*small, trains("large-1", on=("a100-1",), committed=11)))) == {
+        f"small{i}-1" for i in range(4)
+    }
+
+
+def test_no_more_give_way_than_the_job_needs() -> None:
+    running = [trains(f"r{i}-1", gpus=2, committed=i + 1) for i in range(4)]
+    assert set(victims(replace(URGENT, gpus_per_node=4), site(*running, nodes=1))) == {"r0-1", "r1-1"}
+
+
+def test_a_gang_takes_whole_nodes_and_the_cheapest_of_them() -> None:
+    running = [trains(f"r{i}-1", on=(f"a100-{i}",), committed=9 - i) for i in range(3)]
+    assert set(victims(replace(URGENT, nodes=2), site(*running, nodes=3))) == {"r1-1", "r2-1"}
+
+
+def test_a_gang_gives_way_as_a_whole() -> None:
+    seen = site(trains("gang-1", on=("a100-0", "a100-1"), committed=1))
+    assert victims(URGENT, seen) == {"gang-1": 16 * 60.0}
+
+
+def test_nobody_gives_way_where_the_job_would_not_fit_on_any_node_after_it() -> None:
+    held = [trains(f"held{i}-1", on=(f"a100-{i}",), gpus=4, interruptible=False) for i in range(2)]
+    seen = site(*held, *(trains(f"r{i}-1", on=(f"a100-{i}",), gpus=4, committed=1) for i in range(2)))
+    told = plan(URGENT, seen)
+    assert (told.place, told.victims) == (None, ())
+    nothing = "no place comes of it, nor of the end of all that may give way"
+    assert told.spared["r0-1"] == f"{nothing}: it would lose 240 GPU-seconds"
+    assert place(URGENT, seen, POLICY).chosen is None
+
+
+@pytest.mark.parametrize(
+    ("job", "fields"),
+    [
+        (replace(URGENT, gpu_model="H100"), {}),
+        (replace(URGENT, department="unheard-of"), {}),
+        (replace(URGENT, max_price_per_gpu_hour=Decimal(1)), {}),
+        (URGENT, {"destination": None, "cool_downs": "cooling"}),
+    ],
+    ids=["gpu-model", "quota", "price", "cool-down"],
+)
+def test_nobody_gives_way_to_a_job_that_something_else_keeps_out(job: JobSpec, fields: dict[str, Any]) -> None:
+    from spillway.testing.builders import cooling
+
+    changed = {"cool_downs": (cooling(),)} if fields else {}
+    assert plan(job, site(trains("r-1", committed=1), nodes=1, **changed)).victims == ()
+
+
+SPARED: dict[str, tuple[dict[str, Any], str]] = {
+    "same level": (
+        {"priority": Priority.PRODUCTION_CORE},
+        "production-core does not come after production-core",
+    ),
+    "not interruptible": ({"interruptible": False}, "it may not be interrupted (spot_ok is false)"),
+    "just begun": (
+        {"started_at": NOW - 9 * MINUTE},
+        "it trains since 2026-01-05T11:51:00+00:00 and is left alone for 0:10:00 (preempt_after)",
+    ),
+    "not begun": ({"started_at": None}, "it does not train yet"),
+    "on the move": ({"moving": True}, "it is being moved"),
+    "uncarried": ({"lease_expires_at": NOW}, "nobody carries it now, so nobody would end it"),
+}
+
+
+@pytest.mark.parametrize(("fields", "reason"), SPARED.values(), ids=SPARED)
+def test_who_does_not_give_way_is_told_with_the_reason(fields: dict[str, Any], reason: str) -> None:
+    told = plan(URGENT, site(trains("r-1", committed=1, **fields), nodes=1))
+    assert (told.victims, told.spared) == ((), {"r-1": reason})
+
+
+def test_nobody_gives_way_to_a_job_of_lower_priority_however_little_it_lost() -> None:
+    low = replace(URGENT, priority=Priority.EXPLORATION)
+    assert plan(low, site(trains("r-1", committed=0), nodes=1)).victims == ()
+
+
+def test_who_gives_way_to_one_gives_way_to_no_other() -> None:
+    first = reservation(attempt="first-1", gpus_per_node=8, displaces=("r-1",))
+    seen = site(trains("r-1", committed=1), nodes=1)
+    told = plan(URGENT, replace(seen, reservations=(*seen.reservations, first)))
+    assert (told.victims, told.spared) == ((), {"r-1": "it gives way to first-1 already"})
+
+
+def test_what_is_given_up_for_one_is_held_for_it_with_what_is_free_beside() -> None:
+    leaves = trains("leaves-1", gpus=4, committed=1)
+    claim = reservation(attempt="first-1", gpus_per_node=8, displaces=("leaves-1",))
+    seen = site(leaves, nodes=1)
+    assert place(job_spec(gpus_per_node=1), seen, placement_policy()).chosen is not None
+    held = replace(seen, reservations=(*seen.reservations, claim))
+    assert place(job_spec(gpus_per_node=1), held, placement_policy()).chosen is None
+    smaller = replace(held, reservations=(*seen.reservations, replace(claim, gpus_per_node=6)))
+    assert place(job_spec(gpus_per_node=2), smaller, placement_policy()).chosen == candidate()
+    assert place(job_spec(gpus_per_node=3), smaller, placement_policy()).chosen is None
+    gone = replace(smaller, clusters=site(nodes=1).clusters, reservations=smaller.reservations[1:])
+    assert place(job_spec(gpus_per_node=2), gone, placement_policy()).chosen == candidate()
+    assert place(job_spec(gpus_per_node=3), gone, placement_policy()).chosen is None
+
+
+def test_nobody_is_asked_while_the_policy_does_not_say_so_or_a_place_is_free() -> None:
+    full = site(trains("r-1", committed=1), nodes=1)
+    assert place(URGENT, full, placement_policy()).preemption is None
+    decision = place(URGENT, site(trains("r-1", committed=1), nodes=2), POLICY)
+    assert decision.preemption is None and decision.chosen == candidate()
+
+
+def test_the_least_is_lost_over_all_places_before_the_better_one_is_taken() -> None:
+    spot = {"cluster": "cloud", "pool": "h100", "billing": Billing.SPOT}
+    here, there = trains("here-1", committed=5), trains("there-1", on=("h100-0",), committed=1, place=spot)
+    cloud = cluster_state(cloud_cluster(pools=(cloud_pool(max_nodes=1),)), pods=there.pods)
+    seen = site(here, nodes=1)
+    both = replace(
+        seen,
+        clusters=(*seen.clusters, cloud),
+        reservations=(here.promise, there.promise),
+        open_attempts=(here.attempt, there.attempt),
+    )
+    assert victims(URGENT, both) == {"there-1": 8 * 60.0}
+    alike = replace(both, open_attempts=(here.attempt, replace(there.attempt, committed_at=here.attempt.committed_at)))
+    assert set(victims(URGENT, alike)) == {"here-1"}
+
+
+SHARES = {
+    "research": QuotaShare(onprem=Decimal("0.5"), cloud=Decimal(0)),
+    "nlp": QuotaShare(onprem=Decimal("0.5"), cloud=Decimal(0)),
+}
+LENDING = replace(POLICY, quotas=SHARES, borrowing=True)
+OWN = job_spec(name="own", department="nlp", gpus_per_node=4, priority=Priority.RESEARCH)
+
+
+def test_a_department_takes_back_what_it_lent_from_runs_of_the_same_level() -> None:
+    borrowers = [trains(f"b{i}-1", gpus=2, committed=i + 1) for i in range(4)]
+    told = plan(OWN, site(*borrowers, nodes=1), LENDING)
+    assert [v.attempt for v in told.victims] == ["b0-1", "b1-1"]
+    assert told.victims[0].reason == "'research' borrows its GPUs, and it committed 2026-01-05T11:59:00+00:00"
+
+
+def test_no_more_is_taken_back_than_was_lent() -> None:
+    """Two of the eight are lent; four are free on the other node, but not on one."""
+    borrowers = [trains(f"b{i}-1", gpus=3, on=(f"a100-{i}",), committed=i + 1) for i in range(2)]
+    lenders = [trains(f"l{i}-1", department="nlp", gpus=1, on=(f"a100-{i}",), priority=Priority.RESEARCH) for i in (0,)]
+    pools = onprem_cluster(pools=(node_pool(max_nodes=2, gpus_per_node=4),))
+    seen = site(*borrowers, *lenders)
+    state = cluster_state(pools, pods=seen.clusters[0].pods)
+    assert plan(replace(OWN, gpus_per_node=4), replace(seen, clusters=(state,)), LENDING).victims == ()
+
+
+@pytest.mark.parametrize(
+    ("job", "policy"),
+    [
+        (replace(OWN, priority=Priority.EXPLORATION), LENDING),
+        (replace(OWN, gpus_per_node=5, spot_ok=True), LENDING),
+        (replace(OWN, department="research"), LENDING),
+    ],
+    ids=["of a lower level", "beyond its own", "of the one that borrows"],
+)
+def test_borrowed_gpus_are_not_taken_back_for_a_job(job: JobSpec, policy: PlacementPolicy) -> None:
+    borrowers = [trains(f"b{i}-1", gpus=2, committed=i + 1) for i in range(4)]
+    assert plan(job, site(*borrowers, nodes=1), policy).victims == ()
+
+
+def test_nobody_gives_way_so_that_a_job_may_borrow() -> None:
+    """It would borrow what its owner's job of lower priority uses now."""
+    own = [trains("own-1", department="nlp", gpus=4, committed=1), trains("used-1", gpus=4, committed=60)]
+    job = replace(URGENT, gpus_per_node=4, spot_ok=True)
+    assert set(victims(job, site(*own, nodes=1), LENDING)) == {"used-1"}
+
+
+def test_the_plan_is_told_and_rebuilt_from_what_is_stored() -> None:
+    seen = site(trains("r-1", committed=1), trains("s-1", on=("a100-1",), committed=3))
+    decision = place(URGENT, seen, POLICY)
+    assert headline(decision) == (
+        "job 'urgent' at 2026-01-05T12:00:00+00:00: placed on onprem/a100/owned once r-1 gave way"
+    )
+    assert giving_way(decision) == [
+        "r-1 gives way, which loses 480 GPU-seconds: research is below production-core, and it committed "
+        "2026-01-05T11:59:00+00:00",
+        "s-1 does not give way: its end is not needed: it would lose 1440 GPU-seconds",
+    ]
+    assert all(line in explanation(URGENT, seen, POLICY, decision) for line in giving_way(decision))
+    assert decision.verdicts[0].candidate == decision.chosen
+
+    def again(value: Any) -> Any:
+        return codec.decode(type(value), json.loads(json.dumps(codec.encode(value))))
+
+    assert place(again(URGENT), again(seen), again(POLICY)) == again(decision) == decision
+    assert isinstance(again(decision), PlacementDecision)
