@@ -3,7 +3,8 @@
 Every ten minutes. An attempt whose lease nobody renews and of which no pod runs is closed, which frees its
 reservation. A pod is stopped when its attempt was settled, when the ledger does not know it, or when its lease is over
 and its task has ended (it was marked while the triggerer was down). A pod that worked on after its attempt was settled
-is billed to its end. What ended more than 24 hours ago is removed from the cluster. Dry run only lists all this.
+is billed to its end. What ended more than 24 hours ago is removed from the cluster, and so are Secrets of datasets that
+may not be read from there any more. Dry run only lists all this.
 """
 
 from __future__ import annotations

@@ -193,11 +193,13 @@ def test_an_identity_that_may_only_look_lacks_what_it_takes_to_run(site: SiteAcc
         ("pods", ("create", "delete")),
         ("secrets", ("create", "update")),
         ("configmaps", ("create", "update")),
+        ("secrets", ("delete",)),
+        ("configmaps", ("delete",)),
         ("services", ("create", "patch")),
         ("jobs", ("create", "delete")),
     }
     parts = [gap.part for gap in preflight([replace(site, client=looking)])]
-    assert parts == ["rights"] * 5 + ["pool a100", "pool a100", "namespace"], "what it may see is checked"
+    assert parts == ["rights"] * 7 + ["pool a100", "pool a100", "namespace"], "what it may see is checked"
     with pytest.raises(AccessDenied, match="403"):
         looking.apply([{"kind": "Secret", "metadata": {"name": "any"}}])
     assert administrator.missing_rights() == ()

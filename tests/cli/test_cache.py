@@ -70,6 +70,49 @@ def test_without_a_dataset_all_that_caches_have_written_goes_and_nothing_else(
     assert f"3 objects stay that no cache has written: {', '.join(strangers)}" in answer.err
 
 
+@pytest.fixture
+def opted_out(installation: Installation, kept: ObjectStore) -> ObjectStore:
+    """The same when nothing is declared of ``voices`` any more."""
+    (installation.config / "datasets.yaml").write_text(yaml.safe_dump({"datasets": [core("faces", cache=CACHE)]}))
+    return kept
+
+
+@pytest.mark.usefixtures("opted_out")
+def test_what_was_kept_before_an_opt_out_is_listed_without_a_name(spillway: Spillway) -> None:
+    rows = json.loads(spillway("cache", "ls", "--json").out)
+    assert [(row["dataset"], row["opted_in"], row["blocks"], row["limit_bytes"]) for row in rows] == [
+        ("faces", True, 2, 1 << 29),
+        (None, False, 1, None),
+    ]
+    assert rows[1]["used_at"] is not None
+    assert spillway("cache", "ls").out.splitlines()[-1].startswith("(no longer opted in)  cloud  1       100    -")
+
+
+def test_what_is_no_longer_opted_in_is_purged_alone_and_a_dry_run_changes_nothing(
+    spillway: Spillway, opted_out: ObjectStore
+) -> None:
+    dry = spillway("cache", "purge", "cloud", "--withdrawn", "--dry-run")
+    assert (dry.out, len(list(opted_out.list()))) == ("would delete 1 objects, 100 bytes from the cache of cloud\n", 3)
+    done = spillway("cache", "purge", "cloud", "--withdrawn")
+    assert (done.code, done.out) == (0, "deleted 1 objects, 100 bytes from the cache of cloud\n")
+    assert listed(spillway) == [("faces", "cloud", 2, 200, 1 << 29)]
+    assert spillway("cache", "purge", "cloud", "--withdrawn").out.startswith("deleted 0 objects")
+
+
+def test_while_the_key_of_a_dataset_is_not_known_nothing_counts_as_withdrawn(
+    spillway: Spillway, installation: Installation, opted_out: ObjectStore
+) -> None:
+    installation.connection("sandbox_cache_key", password="not a key")
+    for words in (("ls", "--json"), ("purge", "cloud", "--withdrawn")):
+        answer = spillway("cache", *words)
+        assert (answer.code, "expected 64 hexadecimal digits" in answer.err, "opted_in" in answer.out) == (
+            1,
+            True,
+            False,
+        )
+    assert len(list(opted_out.list())) == 3
+
+
 @pytest.mark.usefixtures("kept")
 @pytest.mark.parametrize(
     ("words", "problem"),

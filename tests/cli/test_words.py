@@ -39,6 +39,7 @@ def ledger_file(tmp_path: Path) -> Path:
         pytest.param(("sync", "digits"), "the following arguments are required: SITE", id="sync-without-site"),
         pytest.param(("runs", "start", "j", "--poll-seconds", "-1"), "seconds above 0, got '-1'", id="negative-pause"),
         pytest.param(("runs", "list", "--limit", "many"), "a whole number from 1, got 'many'", id="limit-in-words"),
+        pytest.param(("cache", "purge", "s", "d", "--withdrawn"), "not allowed with argument", id="purge-two-things"),
         pytest.param(("runs", "list", "--jsn"), "runs list: error: unrecognized arguments: --jsn", id="unknown-option"),
         pytest.param(("runs", "show", "r", "s"), "usage: python -m spillway runs show [-h]", id="too-many-words"),
     ],

@@ -86,7 +86,10 @@ def use(cluster: KubernetesCluster, space: Space) -> None:
     cluster.describe()
     for kind in ("Secret", "ConfigMap"):
         for _ in ("created", "updated"):
-            cluster.apply([{"apiVersion": "v1", "kind": kind, "metadata": {"name": "any"}}])
+            labels = {INSTALLATION_LABEL: "here"}
+            cluster.apply([{"apiVersion": "v1", "kind": kind, "metadata": {"name": "any", "labels": labels}}])
+        assert cluster.applied("here") == ((kind, "any"),)
+        cluster.withdraw(kind, "any")
     for launched in (pod(space, "one"), gang_of(pod(space, "gang"), 2)):
         name = launched["metadata"]["name"]
         for _ in ("launched", "adopted"):

@@ -99,7 +99,8 @@ class LackingRights:
         return getattr(self._inner, name)
 
     def missing_rights(self) -> tuple[Right, ...]:
-        return (Right(resource="pods", verbs=("create", "delete")),)
+        swept = Right(resource="secrets", verbs=("list", "delete"), to_run=False)
+        return (Right(resource="pods", verbs=("create", "delete")), swept)
 
 
 def test_a_run_stays_where_it_is_when_no_pod_of_it_could_start_at_the_target(
@@ -114,7 +115,7 @@ def test_a_run_stays_where_it_is_when_no_pod_of_it_could_start_at_the_target(
 
     lacking = replace(run.services, open_site=open_site, _opened={})
     move = order_move(run.services, run.run, "cloud", "maintenance", run.said.append, origin={})
-    with pytest.raises(MoveRefused, match=r"the identity at cloud may not create, delete pods"):
+    with pytest.raises(MoveRefused, match=r"the identity at cloud may not create, delete pods; `preflight`"):
         bring(lacking, move, run.said.append)
 
     installation.connection("cloud_store_pods", extra=json.dumps({"endpoint_url": "http://s", "verify": "/no/such/ca"}))

@@ -16,7 +16,9 @@ from spillway.errors import AccessDenied, RequestRefused, Unreachable
 CONNECT_SECONDS = 5.0
 READ_SECONDS = 20.0
 PAGE_SIZE = 500
-
+JSON = "application/json, */*"
+METADATA = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1, application/json"
+"""Asks for a list without what its objects hold."""
 
 _ADMISSION = re.compile(r"exceeded quota|must specify|violates PodSecurity|denied the request|no PriorityClass")
 """A 403 that is about the object, not about who sent it."""
@@ -54,9 +56,10 @@ class KubernetesApi:
         *,
         body: Json | None = None,
         content_type: str = "application/json",
+        accept: str = JSON,
     ) -> Any:
         """The decoded answer."""
-        answer = self.bytes(method, path, query, body=body, content_type=content_type)
+        answer = self.bytes(method, path, query, body=body, content_type=content_type, accept=accept)
         try:
             return json.loads(answer)
         except ValueError as problem:
@@ -72,12 +75,14 @@ class KubernetesApi:
         *,
         body: Json | None = None,
         content_type: str = "application/json",
+        accept: str = JSON,
     ) -> bytes:
         """The answer as it was sent."""
-        return bytes(self._answer(method, path, query, body=body, content_type=content_type).data)
+        headers = {"Accept": accept, "Content-Type": content_type}
+        return bytes(self._answer(method, path, query, body=body, headers=headers).data)
 
     def _answer(
-        self, method: str, path: str, query: Mapping[str, Any] | None, *, body: Json | None, content_type: str
+        self, method: str, path: str, query: Mapping[str, Any] | None, *, body: Json | None, headers: Mapping[str, str]
     ) -> Any:
         from kubernetes.client.exceptions import ApiException
         from urllib3.exceptions import HTTPError
@@ -88,7 +93,7 @@ class KubernetesApi:
                 path,
                 method,
                 query_params=list((query or {}).items()),
-                header_params={"Accept": "application/json, */*", "Content-Type": content_type},
+                header_params=dict(headers),
                 body=body,
                 auth_settings=["BearerToken"],
                 _preload_content=False,
@@ -107,21 +112,22 @@ class KubernetesApi:
         except (HTTPError, OSError) as problem:
             raise Unreachable(self.endpoint, f"{method} {path}: {_first_line(str(problem))}") from problem
 
-    def items(self, path: str, query: Mapping[str, Any] | None = None) -> list[Json]:
-        """Every object of a list.
+    def items(self, path: str, query: Mapping[str, Any] | None = None, *, metadata_only: bool = False) -> list[Json]:
+        """Every object of a list; with ``metadata_only`` perhaps without anything else of it.
 
         Read page by page; where a page comes too late and the server has forgotten the moment it listed, the whole
         list is read anew in one answer.
         """
+        accept = METADATA if metadata_only else JSON
         asked: dict[str, Any] = {**(query or {}), "limit": PAGE_SIZE}
         found: list[Json] = []
         while True:
             try:
-                page = self.json("GET", path, asked)
+                page = self.json("GET", path, asked, accept=accept)
             except ApiRefusal as refusal:
                 if refusal.status != 410 or "continue" not in asked:
                     raise
-                return list(self.json("GET", path, query)["items"])
+                return list(self.json("GET", path, query, accept=accept)["items"])
             found += page["items"]
             following = (page.get("metadata") or {}).get("continue")
             if not following:

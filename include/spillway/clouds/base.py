@@ -61,5 +61,11 @@ class ClusterClient(Protocol):
     def apply(self, objects: Sequence[Mapping[str, Any]]) -> None:
         """Create or update Secrets, ConfigMaps and Services to the given content."""
 
+    def applied(self, installation: str) -> tuple[tuple[str, str], ...]:
+        """Kind and name of every Secret and ConfigMap of this installation; what they hold is not asked for."""
+
+    def withdraw(self, kind: str, name: str) -> None:
+        """Take a Secret or ConfigMap out of the namespace; one that is gone is a success."""
+
     def owned(self, installation: str | None) -> tuple[PodState, ...]:
         """Every pod of the namespace that this installation launched; for None those that carry no installation."""

@@ -26,7 +26,7 @@ from spillway.clouds.facts import (
 )
 from spillway.clouds.gang import COMPLETION_INDEX, gang_state, headless_service, job_state
 from spillway.clouds.logs import new_lines
-from spillway.clouds.objects import put_object
+from spillway.clouds.objects import collection, put_object
 from spillway.clouds.rights import Right, missing_rights
 from spillway.errors import AccessDenied, ConfigError, LaunchRefused, Missing
 from spillway.model import Cluster, ClusterState, PodPhase, PodState
@@ -147,6 +147,17 @@ class KubernetesCluster:
                 if refusal.status == 404:
                     raise self._no_namespace() from refusal
                 raise
+
+    def applied(self, installation: str) -> tuple[tuple[str, str], ...]:
+        ours = {"labelSelector": f"{INSTALLATION_LABEL}={installation}"}
+        return tuple(
+            (kind, item["metadata"]["name"])
+            for kind in ("Secret", "ConfigMap")
+            for item in self._api.items(collection(self._cluster.namespace, kind), ours, metadata_only=True)
+        )
+
+    def withdraw(self, kind: str, name: str) -> None:
+        self._delete(f"{collection(self._cluster.namespace, kind)}/{name}")
 
     def owned(self, installation: str | None) -> tuple[PodState, ...]:
         whose = f"!{INSTALLATION_LABEL}" if installation is None else f"{INSTALLATION_LABEL}={installation}"

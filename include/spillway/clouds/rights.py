@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from spillway.clouds.api import ApiRefusal, KubernetesApi
@@ -13,12 +13,16 @@ _REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Right:
-    """One rule of a role, for a resource such as ``pods/log``: of a ClusterRole where it is needed everywhere."""
+    """One rule of a role, for a resource such as ``pods/log``: of a ClusterRole where it is needed everywhere.
+
+    ``to_run``: whether runs need it; without another one only a sweep leaves something behind.
+    """
 
     resource: str
     verbs: tuple[str, ...]
     group: str = ""
     everywhere: bool = False
+    to_run: bool = field(default=True, compare=False)
 
 
 RIGHTS = (
@@ -30,6 +34,8 @@ RIGHTS = (
     Right(resource="events", verbs=("list",)),
     Right(resource="secrets", verbs=("create", "update")),
     Right(resource="configmaps", verbs=("create", "update")),
+    Right(resource="secrets", verbs=("list", "delete"), to_run=False),
+    Right(resource="configmaps", verbs=("list", "delete"), to_run=False),
     Right(resource="services", verbs=("create", "patch")),
     Right(resource="jobs", verbs=("get", "list", "create", "delete"), group="batch"),
 )

@@ -11,14 +11,16 @@ from spillway.commands.installation import Installation, cluster, dataset
 from spillway.commands.parsing import Parser, command, dry_run, group
 from spillway.errors import ConfigError, SpillwayError
 from spillway.model import Cluster, Dataset
-from spillway.runs.services import Services
+from spillway.runs.services import Say, Services
 from spillway.runs.sites import bucket
 from spillway.stores.base import ObjectStore
-from spillway.stores.cache_room import list_blocks, list_kept
+from spillway.stores.cache_room import list_blocks, list_kept, prefix_in
 from spillway.stores.encrypted_cache import key_of, prefix_of
 
 HEADER = ("DATASET", "SITE", "BLOCKS", "BYTES", "LIMIT", "LAST USED")
 FIELDS = ("dataset", "site", "blocks", "bytes", "limit_bytes", "used_at")
+WITHDRAWN = "(no longer opted in)"
+"""In the place of a name: what the blocks lie below is a hash of it with the key."""
 
 NAMED = 5
 """So many objects that are no cache's are named; all of another bucket would be no help."""
@@ -28,47 +30,66 @@ def register(parser: Parser) -> None:
     """Add the words of the command."""
     commands = group(parser)
     command(commands, "ls", _ls, "how much of each dataset is kept at which site", json=True)
-    text = "delete what a site keeps of a dataset, or of all of them"
+    text = "delete what a site keeps of a dataset, of what is no longer opted in, or of all"
     purge = command(commands, "purge", _purge, text, json=True)
     purge.add_argument("site", metavar="SITE")
-    purge.add_argument("dataset", metavar="DATASET", nargs="?", help="of this one only; without it all that is there")
+    which = purge.add_mutually_exclusive_group()
+    which.add_argument("dataset", metavar="DATASET", nargs="?", help="of this one only; without it all that is there")
+    which.add_argument("--withdrawn", action="store_true", help="only of what is no longer opted in")
     dry_run(purge)
 
 
 def _ls(installation: Installation, console: Console, options: argparse.Namespace) -> int:
-    services = installation.services()
-    found, problems = [], 0
-    for site, wanted in _pairs(services):
-        try:
-            found.append(_facts(services, site, wanted))
-        except SpillwayError as problem:
-            problems += 1
-            console.complain(f"{wanted.name} at {site.name}: {problem}")
+    services, problems = installation.services(), list[str]()
+    sites = services.configuration.clusters.values()
+    found = [row for site in sites for row in _kept_at(services, site, problems.append)]
+    for problem in problems:
+        console.complain(problem)
     if options.json:
         console.data(found)
     else:
-        console.table(HEADER, [[row[field] for field in FIELDS] for row in found])
+        shown = [row | {"dataset": row["dataset"] or WITHDRAWN} for row in found]
+        console.table(HEADER, [[row[field] for field in FIELDS] for row in shown])
     return 1 if problems else 0
 
 
-def _pairs(services: Services) -> Iterator[tuple[Cluster, Dataset]]:
-    """Each site that keeps a dataset, by their declarations."""
-    for site in services.configuration.clusters.values():
-        for wanted in services.configuration.datasets.values():
-            if site.object_store.cache_bucket and wanted.cache and not site.may_hold(wanted.strictest):
-                yield site, wanted
+def _kept_at(services: Services, site: Cluster, complain: Say) -> Iterator[dict[str, object]]:
+    """What the site keeps, by dataset, then what belongs to none; while a key is not known nobody knows the latter."""
+    if site.object_store.cache_bucket is None:
+        return
+    wanted, known = _opted_in(services, site), dict[str, Dataset]()
+    for one in wanted:
+        try:
+            known[_prefix(services, one)] = one
+        except SpillwayError as problem:
+            complain(f"{one.name} at {site.name}: {problem}")
+    try:
+        store = _store(services, site)
+        there = {prefix_in(entry.key) for entry in list_kept(store)[0]}
+        others = sorted(there - known.keys()) if len(known) == len(wanted) else []
+        for prefix in (*known, *others):
+            yield _facts(store, site, prefix, known.get(prefix))
+    except SpillwayError as problem:
+        complain(f"{site.name}: {problem}")
 
 
-def _facts(services: Services, site: Cluster, wanted: Dataset) -> dict[str, object]:
-    assert wanted.cache is not None
-    blocks = list_blocks(_store(services, site), _prefix(services, wanted))
+def _opted_in(services: Services, site: Cluster) -> list[Dataset]:
+    """The datasets that may be kept there, by their declarations."""
+    datasets = services.configuration.datasets.values()
+    return [wanted for wanted in datasets if wanted.cache and not site.may_hold(wanted.strictest)]
+
+
+def _facts(store: ObjectStore, site: Cluster, prefix: str, wanted: Dataset | None) -> dict[str, object]:
+    """Of the blocks below the prefix; None for what belongs to no dataset that is opted in."""
+    blocks = list_blocks(store, prefix)
     last = max((block.used_at for block in blocks), default=None)
     return {
-        "dataset": wanted.name,
+        "dataset": None if wanted is None else wanted.name,
+        "opted_in": wanted is not None,
         "site": site.name,
         "blocks": len(blocks),
         "bytes": sum(block.size_bytes for block in blocks),
-        "limit_bytes": wanted.cache.limit_bytes,
+        "limit_bytes": None if wanted is None or wanted.cache is None else wanted.cache.limit_bytes,
         "used_at": None if last is None else datetime.fromtimestamp(last, UTC).isoformat(timespec="seconds"),
     }
 
@@ -78,7 +99,9 @@ def _purge(installation: Installation, console: Console, options: argparse.Names
     site = cluster(services, options.site)
     store = _store(services, site)
     prefix = "" if options.dataset is None else _prefix(services, dataset(services, options.dataset))
-    kept, strange = list_kept(store, prefix)
+    stays = {_prefix(services, wanted) for wanted in _opted_in(services, site)} if options.withdrawn else set()
+    listed, strange = list_kept(store, prefix)
+    kept = [entry for entry in listed if prefix_in(entry.key) not in stays]
     refused = {} if options.dry_run else store.delete([entry.key for entry in kept])
     going = [entry.size_bytes for entry in kept if entry.key not in refused]
     done = {"objects": len(going), "bytes": sum(going), "refused": len(refused), "strange": len(strange)}

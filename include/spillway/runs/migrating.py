@@ -214,8 +214,9 @@ def _require_rights(services: Services, target: str) -> None:
     """Refuse a target whose API lets this identity do less than a run needs."""
     client = services.site(target).client
     lacking = client.missing_rights() if isinstance(client, RealCluster) else None
-    if lacking:
-        words = "; ".join(f"{', '.join(right.verbs)} {right.resource}" for right in lacking)
+    needed = [right for right in lacking or () if right.to_run]
+    if needed:
+        words = "; ".join(f"{', '.join(right.verbs)} {right.resource}" for right in needed)
         raise LaunchRefused(f"the identity at {target} may not {words}; `preflight` tells which roles it needs")
 
 

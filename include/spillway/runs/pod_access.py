@@ -31,23 +31,34 @@ def _pod_store(services: Services, attempt: Attempt) -> ConnectionSpec:
     return services.connect(let_read(services, dataset, cluster, run=attempt.run))
 
 
-def pod_access(services: Services, attempt: Attempt) -> PodAccess:
-    """What pods reach store and registry with.
+def store_names(installation: str, whose: str = "") -> Mapping[str, str]:
+    """What the objects are called that pods reach their stores with, by what each is for.
 
     Each installation has its own: another one in the same namespace may use another store. So has each dataset that is
-    read from other sites, and so have pods that read public parts.
+    read from other sites (``whose``, see ``of_readers``), and so have pods that read public parts.
     """
+    return {what: f"spillway-{what}-{installation}{whose}" for what in ("store", "store-ca", "cache", "cache-ca")}
+
+
+def of_readers(dataset: str) -> str:
+    """How the names end of what pods have that read the dataset at another site: a dash and eight digits (hex)."""
+    return "-" + hashlib.sha256(dataset.encode()).hexdigest()[:8]
+
+
+def pod_access(services: Services, attempt: Attempt) -> PodAccess:
+    """What pods reach store and registry with."""
     installation, here = services.ledger.installation(), attempt.candidate.cluster
-    remote = services.store_site(attempt.job, here) != here
-    suffix = "-public" if public_identity(services, attempt) else ""
-    if remote:
-        suffix = "-" + hashlib.sha256(attempt.job.datasets[0].name.encode()).hexdigest()[:8]
+    if services.store_site(attempt.job, here) != here:
+        whose = of_readers(attempt.job.datasets[0].name)
+    else:
+        whose = "-public" if public_identity(services, attempt) else ""
+    names = store_names(installation, whose)
     certificates = _certificates(services, attempt)
     return PodAccess(
-        store_secret=f"spillway-store-{installation}{suffix}",
-        cache_secret=f"spillway-cache-{installation}{suffix}" if _cache(services, attempt) else None,
-        store_ca=f"spillway-store-ca-{installation}{suffix}" if "store" in certificates else None,
-        cache_ca=f"spillway-cache-ca-{installation}{suffix}" if "cache" in certificates else None,
+        store_secret=names["store"],
+        cache_secret=names["cache"] if _cache(services, attempt) else None,
+        store_ca=names["store-ca"] if "store" in certificates else None,
+        cache_ca=names["cache-ca"] if "cache" in certificates else None,
         pull_secret=f"spillway-registry-{installation}",
     )
 

@@ -1,4 +1,4 @@
-"""Put right what nobody looks after any more: leases, pods without an owner, bookings, what ended long ago."""
+"""Put right what nobody looks after any more: leases, pods without an owner, bookings, what ended long ago, Secrets."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from spillway.runs.aftermath import KEPT_FOR, lately_settled, pod_of, rebook, re
 from spillway.runs.services import Say, Services
 from spillway.runs.settling import note_start, settle_over
 from spillway.runs.stopping import ask_to_end, note_ending
+from spillway.runs.withdrawn import withdrawn
 
 OwnerAlive = Callable[[Mapping[str, Any]], bool]
 """Whether the task that a run belongs to (its recorded origin) may still be looking after it."""
@@ -35,7 +36,8 @@ class Remedy(StrEnum):
 class Swept:
     """One thing that was put right; ``done`` is False in a dry run, where it failed and where it was not dared.
 
-    ``attempt`` is the attempt's label, which is also its pod's name; of a move it is the move's.
+    ``attempt`` is the attempt's label, which is also its pod's name; of a move it is the move's, and of a Secret or
+    ConfigMap its name.
     """
 
     cluster: str
@@ -73,7 +75,8 @@ class _Case:
 
 
 def sweep(services: Services, owner_alive: OwnerAlive, say: Say, *, dry_run: bool = False) -> tuple[Swept, ...]:
-    """Close the attempts that nobody renews and of which no pod runs, then see to every pod of this installation.
+    """Close the attempts that nobody renews and of which no pod runs, then see to every pod of this installation, and
+    to what pods were given to read datasets with that may not be read so any more.
 
     Clusters that do not answer are left as they are, and so are the pods of other installations, and attempts whose
     lease is over by a clock that is not their cluster's. A dry run changes nothing.
@@ -88,7 +91,7 @@ def sweep(services: Services, owner_alive: OwnerAlive, say: Say, *, dry_run: boo
     for case in _cases(services, seen.taken_at, owner_alive, say):
         if case.label not in seen_to:
             swept += _remedied(case, dry_run=dry_run)
-    return tuple(swept)
+    return (*swept, *_withdraw(services, seen, say, dry_run=dry_run))
 
 
 def _undecided(services: Services, seen: Snapshot, say: Say, *, dry_run: bool) -> Iterator[Swept]:
@@ -128,6 +131,32 @@ def _expire(services: Services, seen: Snapshot, say: Say, *, dry_run: bool) -> I
             continue
         cluster = attempt.candidate.cluster
         yield Swept(cluster=cluster, attempt=attempt.label, remedy=Remedy.EXPIRED, reason=reason, done=not dry_run)
+
+
+def _withdraw(services: Services, seen: Snapshot, say: Say, *, dry_run: bool) -> Iterator[Swept]:
+    reason = "it lets pods read or keep data that they may not, any more, and no open attempt has it"
+    for name, client in services.clients().items():
+        if isinstance(client, SpillwayError) or name in seen.unreachable:
+            continue  # that is told by now
+        try:
+            there = withdrawn(services, services.cluster(name), client)
+        except SpillwayError as problem:
+            say(f"{name}: Secrets of datasets that are read at another site are left alone: {problem}")
+            continue
+        for kind, label in there:
+            done = not dry_run and _withdrawn(client, kind, label, say)
+            if done:
+                say(f"{name}: {kind} {label} is {Remedy.REMOVED}: {reason}")
+            yield Swept(cluster=name, attempt=label, remedy=Remedy.REMOVED, reason=reason, done=done)
+
+
+def _withdrawn(client: ClusterClient, kind: str, name: str, say: Say) -> bool:
+    try:
+        client.withdraw(kind, name)
+    except SpillwayError as problem:
+        say(f"{client.cluster.name}: {kind} {name} could not be {Remedy.REMOVED}: {problem}")
+        return False
+    return True
 
 
 def _cases(services: Services, began_at: datetime, owner_alive: OwnerAlive, say: Say) -> Iterator[_Case]:

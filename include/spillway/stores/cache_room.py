@@ -88,6 +88,11 @@ def list_kept(store: ObjectStore, prefix: str = "") -> tuple[list[ObjectInfo], l
     return [entry for entry in entries if _KEYS.match(entry.key)], strange
 
 
+def prefix_in(key: str) -> str:
+    """The prefix of the cache that has written the key."""
+    return key[: key.index("/") + 1]
+
+
 def _notes(store: ObjectStore, prefix: str) -> list[ObjectInfo]:
     """The objects that say when blocks were used."""
     return list(store.list(prefix + USES))
