@@ -51,7 +51,7 @@ def test_the_gaps_are_a_table_for_a_person(installation: Installation, spillway:
     answer = spillway("preflight")
     header, line = answer.out.splitlines()
     assert (answer.code, header.split()) == (1, ["CLUSTER", "PART", "PROBLEM", "->", "WHAT", "TO", "DO"])
-    assert line.startswith("cloud    registry  ") and line.endswith("(its Connection 'cloud_registry')")
+    assert line.startswith("cloud    registry  ") and line.endswith("password in Connection 'cloud_registry'")
 
 
 def test_a_job_file_that_does_not_say_whether_its_data_may_leave_is_named_with_the_line_it_lacks(

@@ -14,7 +14,7 @@ from spillway.stores import parts
 from spillway.stores.base import read_all
 from spillway.stores.parts import MIB, FileBody
 from spillway.stores.s3 import S3Store
-from spillway.stores.s3_requests import S3Endpoint
+from spillway.stores.s3_endpoint import S3Endpoint
 from spillway.testing.contracts import sha256_hex
 from spillway.testing.faulty_proxy import FaultyProxy
 

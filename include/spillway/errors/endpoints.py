@@ -10,9 +10,19 @@ class Unreachable(SpillwayError):
 
     retry_helps = True
 
-    def __init__(self, endpoint: str, problem: str, *, retry_after_seconds: float | None = None) -> None:
-        super().__init__(f"{endpoint} is unreachable: {problem}")
+    def __init__(
+        self,
+        endpoint: str,
+        problem: str,
+        *,
+        retry_after_seconds: float | None = None,
+        waited_seconds: float | None = None,
+    ) -> None:
+        """``waited_seconds``: for how long it was waited for in vain, where it was."""
+        waited = "" if waited_seconds is None else f"; it was waited for {waited_seconds:.0f} s"
+        super().__init__(f"{endpoint} is unreachable: {problem}{waited}")
         self.endpoint, self.problem, self.retry_after_seconds = endpoint, problem, retry_after_seconds
+        self.waited_seconds = waited_seconds
 
 
 class AccessDenied(SpillwayError):

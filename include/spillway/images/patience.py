@@ -34,14 +34,21 @@ class Patience:
             except SpillwayError as problem:
                 if not problem.retry_helps:
                     raise
-                pause = patience.after_away() if isinstance(problem, Unreachable) else patience.after_failure()
+                pause = _pause_after(problem, patience)
                 if pause is None:
                     self._lost.set()
-                    raise
+                    patience.give_up(problem)
                 asked = problem.retry_after_seconds if isinstance(problem, Unreachable) else None
                 wait = max(pause, asked or 0.0)
                 if wait > LONGEST_PAUSE_SECONDS or self._lost.wait(wait):
                     raise
             else:
                 self._lost.clear()
+                patience.answered()
                 return answer
+
+
+def _pause_after(problem: SpillwayError, patience: CallPatience) -> float | None:
+    if not isinstance(problem, Unreachable):
+        return patience.after_failure()
+    return None if problem.waited_seconds is not None else patience.after_away(problem.endpoint, problem.problem)

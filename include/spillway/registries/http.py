@@ -27,7 +27,8 @@ NO_REFERRERS = (400, 404, 405, 501)
 class HttpRegistry:
     """A registry, or a part of one below ``prefix``, that speaks the OCI distribution protocol.
 
-    May be used by many threads. ``ca_file`` is for a registry whose certificate no public authority signed.
+    May be used by many threads. ``ca_file`` is for a registry whose certificate no public authority signed,
+    ``credentials`` for errors: where login and password are.
     """
 
     def __init__(
@@ -39,8 +40,11 @@ class HttpRegistry:
         password: str | None = None,
         prefix: str = "",
         ca_file: str | None = None,
+        credentials: str = "its Connection",
     ) -> None:
-        self._transport = Transport(name=name, url=url, username=username, password=password, ca_file=ca_file)
+        self._transport = Transport(
+            name=name, url=url, username=username, password=password, ca_file=ca_file, credentials=credentials
+        )
         self._prefix = prefix.strip("/")
 
     @property
@@ -130,12 +134,13 @@ class HttpRegistry:
             try:
                 for chunk in self._blob_from(repository, digest, given):
                     yield chunk
+                    patience.answered()
                     given, patience = given + len(chunk), resume_patience()
                 return
             except Unreachable as problem:
-                pause = patience.after_away() if given else None
+                pause = patience.after_away(problem.endpoint, problem.problem) if given else None
                 if pause is None:
-                    raise
+                    patience.give_up(problem)
                 sleep(max(pause, problem.retry_after_seconds or 0.0))
 
     def _blob_from(self, repository: str, digest: str, begins: int) -> Iterator[bytes]:

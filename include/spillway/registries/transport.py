@@ -62,7 +62,9 @@ class Transport:
     May be used by many threads. The password goes to the registry and to its token service, to nobody else.
     """
 
-    def __init__(self, *, name: str, url: str, username: str | None, password: str | None, ca_file: str | None) -> None:
+    def __init__(
+        self, *, name: str, url: str, username: str | None, password: str | None, ca_file: str | None, credentials: str
+    ) -> None:
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise ConfigError(
@@ -70,7 +72,7 @@ class Transport:
             )
         self.base_url = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
         self.endpoint = f"registry {name} ({parts.netloc.rpartition('@')[2]})"
-        self._credentials = (username, password) if username else None
+        self._credentials, self._place = (username, password) if username else None, credentials
         self._wire, self._ca_file = Wire(ca_file), ca_file
         self._lock = threading.Lock()
         self._challenge: Challenge | None = None
@@ -206,10 +208,10 @@ class Transport:
 
     def _fix(self, status: int, scope: str) -> str:
         if self._credentials is None:
-            return "set login and password in its Connection"
+            return f"set login and password in {self._place}"
         if status == 401:
-            return f"check login '{self._credentials[0]}' and its password in its Connection"
-        return f"give '{self._credentials[0]}' the right to {scope}"
+            return f"check login '{self._credentials[0]}' and its password in {self._place}"
+        return f"give '{self._credentials[0]}' the right to {scope}; it is the login in {self._place}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

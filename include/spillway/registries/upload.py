@@ -56,11 +56,15 @@ class Upload:
                     raise _Forgotten(self._name, f"it has {held} bytes of {self._what}, expected {begins} at least")
                 if held < begins + len(part):
                     self._patch(part[held - begins :], held)
+                patience.answered()
                 return
+            except _Forgotten:
+                patience.answered()
+                raise
             except Unreachable as problem:
-                pause = patience.after_away()
-                if pause is None or isinstance(problem, _Forgotten):
-                    raise
+                pause = patience.after_away(problem.endpoint, problem.problem)
+                if pause is None:
+                    patience.give_up(problem)
                 uncertain = True
                 sleep(max(pause, problem.retry_after_seconds or 0.0))
 

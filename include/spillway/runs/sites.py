@@ -114,6 +114,7 @@ def registry(connection: ConnectionSpec, cluster: Cluster) -> ImageRegistry:
         password=connection.password,
         prefix=cluster.registry.prefix,
         ca_file=str(vouching) if vouching else None,
+        credentials=f"Connection '{connection.conn_id}'",
     )
 
 

@@ -18,7 +18,7 @@ from spillway.errors import SandboxError
 from spillway.sandbox.process import ProcessSpec
 from spillway.sandbox.settings import write_private
 from spillway.stores.s3_client import typed_errors
-from spillway.stores.s3_requests import S3Endpoint
+from spillway.stores.s3_endpoint import S3Endpoint
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client

@@ -17,6 +17,10 @@ import time
 from collections.abc import Callable
 from datetime import UTC
 from email.utils import parsedate_to_datetime
+from typing import NoReturn
+
+from spillway.errors import SpillwayError, Unreachable
+from spillway.stores.waiting import Waiting, waiting
 
 TRIES = 4
 """Of one request, whatever fails."""
@@ -51,7 +55,10 @@ class Patience:
     def __init__(self, tries: int, clock: Callable[[], float], *, away_seconds: float = 0.0) -> None:
         """With a single try, nothing is tried again."""
         self._tries, self._clock, self._away_seconds = tries, clock, away_seconds
+        self._waited_for: Waiting | None = None
         self._failures = self._refusals = 0
+        self.waited_seconds: float | None = None
+        """How long the server was waited for until the last failure; None where it was only tried again."""
         self._away_until: float | None = None
         self._give_up_at: float | None = None
 
@@ -60,25 +67,49 @@ class Patience:
         self._failures += 1
         return _growing(self._failures, _AWAY_PAUSE_MAX_SECONDS) if self._failures < self._tries else None
 
-    def after_away(self) -> float | None:
-        """The same after a try that found the server away."""
-        now = self._clock()
+    def after_away(self, server: str, seen: str) -> float | None:
+        """The same after a try that found the server away, and what it met; a pause of more than a moment is told."""
         if self._away_until is None:
-            self._away_until = now + self._away_seconds
+            self._away_until = self._clock() + self._away_seconds
         pause = self.after_failure()
-        if pause is not None or self._tries == 1:
+        if self._tries == 1 or not self._away_seconds:
             return pause
-        pause = _growing(self._failures, _AWAY_PAUSE_MAX_SECONDS)
-        return pause if now + pause <= self._away_until else None
+        due = pause is not None
+        pause = pause or _growing(self._failures, _AWAY_PAUSE_MAX_SECONDS)
+        return self._waits(server, seen, pause, self._away_until, self._away_seconds, due=due)
 
-    def after_busy(self, asked_seconds: float | None) -> float | None:
+    def after_busy(self, server: str, seen: str, asked_seconds: float | None) -> float | None:
         """The same after an answer that the server is busy, and perhaps for how long."""
         self._refusals += 1
-        now = self._clock()
         if self._give_up_at is None:
-            self._give_up_at = now + BUSY_SECONDS
+            self._give_up_at = self._clock() + BUSY_SECONDS
         pause = max(_growing(self._refusals, _PAUSE_MAX_SECONDS), asked_seconds or 0.0)
-        return pause if self._tries > 1 and now + pause <= self._give_up_at else None
+        if self._tries == 1:
+            return None
+        return self._waits(server, seen, pause, self._give_up_at, BUSY_SECONDS)
+
+    def answered(self) -> None:
+        """The request has succeeded."""
+        if self._waited_for is not None:
+            self._waited_for.end()
+
+    def give_up(self, problem: SpillwayError) -> NoReturn:
+        """Raise the error; it says for how long the server was waited for, where it was."""
+        if isinstance(problem, Unreachable) and self.waited_seconds is not None:
+            raise Unreachable(problem.endpoint, problem.problem, waited_seconds=self.waited_seconds) from problem
+        raise problem
+
+    def _waits(
+        self, server: str, seen: str, pause: float, until: float, within: float, *, due: bool = False
+    ) -> float | None:
+        """The pause, which is told; None where it would last until after the end, unless another try is due anyway."""
+        left = until - self._clock()
+        self.waited_seconds = within - left
+        if pause > left and not due:
+            return None
+        self._waited_for, most = waiting(server), max(left, 0.0)
+        self._waited_for.begin(seen, waited_seconds=self.waited_seconds, pause_seconds=pause, most_seconds=most)
+        return pause
 
 
 def _growing(count: int, most: float) -> float:

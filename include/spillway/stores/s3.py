@@ -19,9 +19,10 @@ from spillway.stores.http_pool import Broken, Reply
 from spillway.stores.parts import MIB, FileBody, PromisedBody
 from spillway.stores.s3_answers import SHA256_FIELD, STAMP_FIELD, object_info, refusal, stored_metadata
 from spillway.stores.s3_conditions import OF_BOTO, conditions
+from spillway.stores.s3_endpoint import S3Endpoint
 from spillway.stores.s3_keys import check_fields, fits_xml, is_unusual
 from spillway.stores.s3_listing import list_objects
-from spillway.stores.s3_requests import S3Endpoint, S3Requests
+from spillway.stores.s3_requests import S3Requests
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
@@ -82,7 +83,7 @@ class S3Store:
 
     @cached_property
     def _client(self) -> S3Client:
-        return self._endpoint.client()
+        return self._endpoint.client(self._name)
 
     @cached_property
     def _typed_errors(self) -> Any:

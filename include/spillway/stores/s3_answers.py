@@ -93,7 +93,14 @@ def refusal(operation: str, status: int, headers: Mapping[str, str], body: bytes
 
 
 def raise_typed(
-    answer: Refusal, store: str, *, bucket: str, key: str = "", condition: str = "", check_keys: str
+    answer: Refusal,
+    store: str,
+    *,
+    bucket: str,
+    key: str = "",
+    condition: str = "",
+    check_keys: str,
+    waited_seconds: float | None = None,
 ) -> NoReturn:
     """Raise what the refusal means; ``condition`` is how a message calls that of the request, where it had one."""
     status, code, seen = answer.status, answer.code, answer.seen
@@ -109,7 +116,12 @@ def raise_typed(
     if code in _SPOILED:
         raise DigestMismatch(f"{store}/{key}", expected="that was sent with it", seen=f"another one ({seen})")
     if answer.passes:
-        raise Unreachable(store, f"{seen} (HTTP {status})", retry_after_seconds=answer.retry_after_seconds)
+        raise Unreachable(
+            store,
+            f"{seen} (HTTP {status})",
+            retry_after_seconds=answer.retry_after_seconds,
+            waited_seconds=waited_seconds,
+        )
     if status == 404:
         raise Missing("object", key, store)
     raise RequestRefused(store, key or bucket, f"{seen} (HTTP {status})")

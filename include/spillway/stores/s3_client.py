@@ -25,7 +25,7 @@ from botocore.exceptions import (
 from spillway.errors import AccessDenied, ConfigError, RequestRefused, Unreachable
 from spillway.stores.patience import Patience
 from spillway.stores.s3_answers import Refusal, raise_typed
-from spillway.stores.s3_requests import FIX_CERTIFICATE, S3Endpoint
+from spillway.stores.s3_endpoint import FIX_CERTIFICATE, S3Endpoint
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
@@ -36,10 +36,10 @@ CONNECTIONS = 16
 _LOCK = Lock()
 
 
-def s3_client(endpoint: S3Endpoint) -> S3Client:
+def s3_client(endpoint: S3Endpoint, store: str) -> S3Client:
     """A client with a bounded pool, bounded retries and bounded waits, safe to share between threads.
 
-    Bodies carry a checksum, so they are not hashed a second time for the signature.
+    Bodies carry a checksum, so they are not hashed a second time for the signature. ``store`` is how messages call it.
     """
     with _LOCK:
         client = _session().client(
@@ -52,11 +52,11 @@ def s3_client(endpoint: S3Endpoint) -> S3Client:
             verify=str(endpoint.ca_file) if endpoint.ca_file else None,
             config=_config(endpoint),
         )
-    _be_patient(client, endpoint)
+    _be_patient(client, endpoint, store)
     return client
 
 
-def _be_patient(client: S3Client, endpoint: S3Endpoint) -> None:
+def _be_patient(client: S3Client, endpoint: S3Endpoint, store: str) -> None:
     """Let its requests wait for a server as long as those of ``S3Requests``; botocore's tries are for the rest."""
 
     def pause(
@@ -69,11 +69,14 @@ def _be_patient(client: S3Client, endpoint: S3Endpoint) -> None:
         fresh = Patience(endpoint.attempts, time.monotonic, away_seconds=endpoint.away_seconds)
         patience: Patience = request_dict["context"].setdefault("spillway", fresh)
         answer = None if response is None else _refusal(response[1])
+        seen = str(caught_exception) if answer is None else answer.seen
         if answer is not None and answer.busy:
-            seconds = patience.after_busy(answer.retry_after_seconds)
+            seconds = patience.after_busy(store, seen, answer.retry_after_seconds)
         elif endpoint.away_seconds and (_broken(caught_exception) if answer is None else answer.away):
-            seconds = patience.after_away()
+            seconds = patience.after_away(store, seen)
         else:
+            if answer is not None and answer.status < 300:
+                patience.answered()
             return None
         return False if seconds is None else seconds
 

@@ -7,9 +7,8 @@ import random
 import ssl
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 from urllib.parse import quote, urlsplit
 
@@ -17,73 +16,16 @@ from spillway.errors import AccessDenied, ConfigError, Missing, Unreachable
 from spillway.stores.environment import environment_proxies
 from spillway.stores.http_pool import Broken, HttpPool, Origin, Reply
 from spillway.stores.parts import FileBody
-from spillway.stores.patience import TRIES, Patience
+from spillway.stores.patience import Patience
 from spillway.stores.s3_answers import Refusal, raise_typed, refusal
+from spillway.stores.s3_endpoint import FIX_CERTIFICATE, S3Endpoint
 from spillway.stores.signing import Signer
 
 if TYPE_CHECKING:
-    from mypy_boto3_s3 import S3Client
-
     from spillway.stores.proxied import ProxiedSession
 
 UNSIGNED = "UNSIGNED-PAYLOAD"
-FIX_CERTIFICATE = "give the file of the authority that signed it, or renew it where it has expired"
 _MISDIRECTED = {"PermanentRedirect", "TemporaryRedirect", "AuthorizationHeaderMalformed", "IncorrectEndpoint"}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class S3Endpoint:
-    """Where an S3 server is and who asks it.
-
-    Args:
-        url: None for AWS itself.
-        session_token: of temporary credentials.
-        ca_file: the certificate authority of an endpoint that the system does not know.
-        attempts: tries of one request that fails, in all, with growing pauses between them; a server that is busy or
-            away is asked for longer, unless this is 1.
-        away_seconds: how long one that is away is waited for.
-        timeout_seconds: silence of the endpoint after which a try counts as failed.
-    """
-
-    url: str | None
-    region: str
-    access_key: str
-    secret_key: str = field(repr=False)
-    session_token: str | None = field(default=None, repr=False)
-    ca_file: Path | None = None
-    attempts: int = TRIES
-    away_seconds: float = 0.0
-    timeout_seconds: float = 60
-
-    def __post_init__(self) -> None:
-        if not self.access_key or not self.secret_key:
-            raise ConfigError("connection", self.url or "aws", "the access key or the secret key is empty")
-        try:
-            Origin.of(self.url or "https://aws")
-        except ValueError as problem:
-            raise ConfigError("connection", str(self.url), f"not an endpoint URL: {problem}") from problem
-
-    @property
-    def connect_seconds(self) -> float:
-        return min(10.0, self.timeout_seconds)
-
-    def client(self) -> S3Client:
-        """A boto3 client, safe to share between threads."""
-        from spillway.stores.s3_client import s3_client
-
-        return s3_client(self)
-
-    def bucket_url(self, bucket: str) -> str:
-        """Where the bucket's keys begin: below the endpoint, or on AWS at a host of its own where it can."""
-        if self.url is not None:
-            return f"{self.url.rstrip('/')}/{bucket}"
-        from botocore.utils import check_dns_name
-
-        aws = urlsplit(self.client().meta.endpoint_url)
-        # The certificate of AWS is for one label below the region's host.
-        if check_dns_name(bucket) and "." not in bucket:
-            return f"{aws.scheme}://{bucket}.{aws.netloc}"
-        return f"{aws.scheme}://{aws.netloc}/{bucket}"
 
 
 class S3Requests:
@@ -107,7 +49,7 @@ class S3Requests:
         self.check_keys = f"check the access key and the secret key of {credentials}, and what its identity may do"
         self._endpoint, self._clock, self._sleep = endpoint, clock, sleep
         self._not_before = 0.0
-        self._lost = False
+        self._waited_in_vain: float | None = None
 
     def send(
         self,
@@ -136,7 +78,8 @@ class S3Requests:
             try:
                 reply = self._exchange(method, key, query, headers or {}, body, payload)
                 if reply.status < 300 or reply.status in expected:
-                    self._lost = False
+                    self._waited_in_vain = None
+                    patience.answered()
                     return reply
                 answer = refusal(operation, reply.status, reply.headers, b"".join(reply.chunks()))
             except Broken as problem:
@@ -144,14 +87,14 @@ class S3Requests:
                 continue
             moved = self._moved(answer)
             if answer.busy:
-                pause = patience.after_busy(answer.retry_after_seconds)
+                pause = patience.after_busy(self.store, answer.seen, answer.retry_after_seconds)
             elif answer.away:
-                pause = patience.after_away()
+                pause = patience.after_away(self.store, answer.seen)
             else:
                 pause = patience.after_failure() if moved or answer.passes else None
             if pause is None:
-                self._lost = answer.away
-                self.refuse(answer, key or "", condition)
+                waited = self._waited(patience) if answer.away else patience.waited_seconds
+                self.refuse(answer, key or "", condition, waited_seconds=waited)
             if answer.busy:
                 self._not_before = max(self._not_before, self._clock() + pause)
             elif not moved:
@@ -180,19 +123,32 @@ class S3Requests:
             raise Missing("bucket", self.bucket, self.store, fix="create it, or correct the bucket's name") from problem
 
     def _patience(self) -> Patience:
-        away_seconds = 0.0 if self._lost else self._endpoint.away_seconds
+        away_seconds = self._endpoint.away_seconds if self._waited_in_vain is None else 0.0
         return Patience(self._endpoint.attempts, self._clock, away_seconds=away_seconds)
 
     def _pause_after(self, problem: Broken, patience: Patience) -> None:
-        pause = patience.after_away()
+        pause = patience.after_away(self.store, str(problem))
         if pause is None:
-            self._lost = True
-            raise Unreachable(self.store, str(problem)) from problem
+            raise Unreachable(self.store, str(problem), waited_seconds=self._waited(patience)) from problem
         self._sleep(pause)
 
-    def refuse(self, answer: Refusal, key: str, condition: str) -> NoReturn:
+    def _waited(self, patience: Patience) -> float | None:
+        """For how long the server that is away was waited for in vain, by this request or by one before it."""
+        if patience.waited_seconds is not None:
+            self._waited_in_vain = patience.waited_seconds
+        return self._waited_in_vain
+
+    def refuse(self, answer: Refusal, key: str, condition: str, *, waited_seconds: float | None = None) -> NoReturn:
         """Raise what the answer means."""
-        raise_typed(answer, self.store, bucket=self.bucket, key=key, condition=condition, check_keys=self.check_keys)
+        raise_typed(
+            answer,
+            self.store,
+            bucket=self.bucket,
+            key=key,
+            condition=condition,
+            check_keys=self.check_keys,
+            waited_seconds=waited_seconds,
+        )
 
     def _exchange(
         self,

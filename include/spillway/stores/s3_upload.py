@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any
 from botocore.exceptions import ClientError
 
 from spillway.codec import from_json
-from spillway.errors import PreconditionFailed, SpillwayError, Unreachable
+from spillway.errors import AccessDenied, PreconditionFailed, SpillwayError, Unreachable
 from spillway.model import ObjectInfo
 from spillway.stores.base import OWN_PREFIX, ObjectStore, Upload, read_all
 from spillway.stores.parts import PARTS_IN_FLIGHT, PromisedBody, RangedBody, part_bytes, split_in_parts
@@ -241,8 +241,8 @@ def _is_unknown(answer: ClientError) -> bool:
 
 
 def _may_go_on(problem: BaseException) -> bool:
-    """Whether a later try of the same upload can succeed: a store went away, or the process is ended."""
-    return isinstance(problem, Unreachable) or not isinstance(problem, Exception)
+    """Whether a later try of the same upload can succeed: a store went away or has other keys, the process is ended."""
+    return isinstance(problem, (Unreachable, AccessDenied)) or not isinstance(problem, Exception)
 
 
 def _pieces(body: PromisedBody, size: int) -> Iterator[bytes | ReadPart]:

@@ -60,6 +60,8 @@ class FaultyProxy:
         self.url = ""
         self.requests: list[str] = []
         """``METHOD /path?query`` of each, in the order in which they came, those that were refused included."""
+        self.answered: list[str] = []
+        """The same of each whose success went back to the client, in that order."""
         self.bytes_received = 0
 
     def spoil(self, method: str, spoil: Spoil, *, times: int = 1, path: str = "") -> None:
@@ -96,6 +98,8 @@ class FaultyProxy:
             upstream.request(method, path, body, headers)
             reply = upstream.getresponse()
             answer = Answer(reply.status, reply.read(), tuple(reply.getheaders()))
+        except (OSError, http.client.HTTPException):  # the server is away, which the client is to see as such
+            return None
         finally:
             upstream.close()
         with self._lock:
@@ -129,6 +133,8 @@ class _Relay(BaseHTTPRequestHandler):
         self.send_header("Content-Length", str(announced))
         self.send_header("Connection", "close")
         self.end_headers()
+        if answer.status < 300:
+            self.server.proxy.answered.append(f"{self.command} {self.path}")
         self.wfile.write(answer.body[: answer.sent])
 
     do_GET = do_PUT = do_POST = do_PATCH = do_DELETE = do_HEAD = relay

@@ -27,15 +27,18 @@ class RegistryServer:
         self.username, self.password = "mover", secrets.token_urlsafe(16)
         self.state_dir = state_dir
         self._log = state_dir.with_suffix(".log")
-        self._spec: ProcessSpec = registry_process(
-            name=f"{name}-registry",
-            state_dir=state_dir,
-            port=port,
+        self._spec = self._process_with(self.password)
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def _process_with(self, password: str) -> ProcessSpec:
+        return registry_process(
+            name=f"{self.name}-registry",
+            state_dir=self.state_dir,
+            port=self.port,
             username=self.username,
-            password=self.password,
+            password=password,
             cache=cache_directory(),
         )
-        self._process: subprocess.Popen[bytes] | None = None
 
     @property
     def url(self) -> str:
@@ -62,6 +65,11 @@ class RegistryServer:
             self._process.send_signal(signal.SIGKILL)
             self._process.wait()
             self._process = None
+
+    def change_password(self) -> None:
+        """The one before is refused from now on."""
+        self.password = secrets.token_urlsafe(16)
+        self._spec = self._process_with(self.password)
 
     @contextmanager
     def outage(self) -> Iterator[None]:
