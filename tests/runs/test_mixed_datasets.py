@@ -12,11 +12,12 @@ import pytest
 from spillway.config import Configuration
 from spillway.errors import ResidencyRefused, Unreachable
 from spillway.ledger import TransferKind, TransferOutcome, ledger_opener
-from spillway.model import Cluster, Dataset, RunPolicy, Tier, TierRule
+from spillway.model import Cluster, Dataset, DatasetUse, RunPolicy, Tier, TierRule
 from spillway.runs.distribution import Route, dataset_routes
 from spillway.runs.moving_datasets import copy_dataset
 from spillway.runs.services import Services, Site
 from spillway.runs.staging import stage_datasets
+from spillway.sync.manifest import verified_copies
 from spillway.testing.builders import NOW, cloud_cluster, dataset, job_spec, onprem_cluster, placement_policy
 from spillway.testing.folder_sites import folder_sites
 from spillway.testing.ledger_files import new_ledger
@@ -90,6 +91,23 @@ def test_a_job_needs_all_of_its_dataset_and_is_refused_where_a_part_may_not_be(
     with pytest.raises(ResidencyRefused, match=r"dataset 'digits' is of tier 'core'"):
         stage_datasets(services, job_spec(dataset="digits", tier=CORE), "cloud", print)
     assert keys(services, "cloud") == set()
+
+
+@pytest.mark.parametrize(("residency", "record"), [(CORE, "digits@public"), (PUBLIC, "digits")])
+def test_of_a_part_nothing_else_is_brought_whatever_the_site_may_store(
+    services_of: Callable[..., Services], residency: Tier, record: str
+) -> None:
+    services = services_of(frozenset({residency}))
+    cloud = services.cluster("cloud")
+    named = replace(cloud, object_store=replace(cloud.object_store, public_pod_connection="cloud_store_public_pods"))
+    clusters = {**services.configuration.clusters, "cloud": named}
+    services = replace(services, configuration=replace(services.configuration, clusters=clusters), _opened={})
+    job = job_spec(datasets=(DatasetUse(name="digits", part=PUBLIC),))
+    (report,) = stage_datasets(services, job, "cloud", print)
+    assert (report.dataset, report.objects_copied, keys(services, "cloud")) == (record, 2, set(OPEN))
+    assert dict(verified_copies(services.site("cloud").datasets)) == {record: 3}
+    refused = 0 if residency is CORE else 1  # what a site may store and nobody asked for was refused to nobody
+    assert [line[1] for line in lines(services)].count(TransferOutcome.REFUSED) == refused
 
 
 def test_a_dry_run_withholds_too_and_writes_no_line(services_of: Callable[..., Services]) -> None:
