@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from decimal import Context, Decimal, InvalidOperation
 
 from spillway.model import Billing, CostEntry, NodePool
+from spillway.offpeak import cheaper_from, off_peak_price
 
 EXACT = Context(prec=50)
 """Enough digits that no sum of a ledger loses any."""
@@ -22,6 +23,14 @@ def hourly_price(pool: NodePool, billing: Billing) -> Decimal | None:
     if price is None or not price.is_finite() or price < 0:
         return None
     return None if price == 0 and billing is not Billing.OWNED else price
+
+
+def price_of_run(pool: NodePool, billing: Billing, now: datetime, lasting: timedelta | None) -> Decimal | None:
+    """The price of an hour for what begins now: the off-peak one where all that it lasts lies in those hours."""
+    usual, cheaper = hourly_price(pool, billing), off_peak_price(pool, billing)
+    if usual is None or cheaper is None:
+        return usual
+    return cheaper if cheaper_from(pool, billing, now, lasting) == now else usual
 
 
 def monthly_fixed_cost(pool: NodePool) -> Decimal:

@@ -27,6 +27,7 @@ from spillway.model import (
     Link,
     MirroredRepository,
     NodePool,
+    OffPeak,
     PlacementPolicy,
     QuotaShare,
     RegistryRef,
@@ -113,6 +114,18 @@ def test_a_pool_may_be_of_cores_and_a_job_take_no_gpu(directory: Path, write: Wr
         file.write_text(file.read_text() + f"{key}: {value}\n")
         with pytest.raises(ConfigError, match=rf"{key}: is about GPUs, and the job takes none"):
             load_job(file, {})
+
+
+def test_a_pool_may_have_off_peak_hours_and_a_job_wait_for_them(directory: Path, write: Write) -> None:
+    night = {"hours": "22:00-06:30", "time_zone": "Europe/Berlin", "prices_per_hour": {"on-demand": 5.2}}
+    write("clusters.yaml", ("clusters", 1, "pools", 0, "off_peak"), night)
+    assert load(directory).clusters["cloud"].pools[0].off_peak == OffPeak(
+        begins=timedelta(hours=22),
+        ends=timedelta(hours=6, minutes=30),
+        time_zone="Europe/Berlin",
+        prices_per_hour={Billing.ON_DEMAND: Decimal("5.2")},
+    )
+    assert load_job(write("job.yaml", ("off_peak_ok",), True), {}).off_peak_ok
 
 
 def test_who_may_use_the_cloud_is_nobody_where_nothing_is_said(directory: Path, write: Write) -> None:

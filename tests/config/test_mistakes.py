@@ -75,7 +75,7 @@ MISTAKES = {
         4,
         "clusters[0].pools[0]",
         "unknown key 'max_node'; known: cpu_cores_per_node, fixed_cost_per_month, gpu_memory_gib, gpu_model, "
-        "gpu_share, gpus_per_node, max_nodes, memory_gib_per_node, name, node_selector, prices_as_of, "
+        "gpu_share, gpus_per_node, max_nodes, memory_gib_per_node, name, node_selector, off_peak, prices_as_of, "
         "prices_per_core_hour, prices_per_gpu_hour. Did you mean 'max_nodes'?",
     ),
     "a day that is none": (
@@ -112,6 +112,34 @@ MISTAKES = {
         ...,
         "clusters[0].pools[0]",
         "gpu_model is missing, which a pool with GPUs needs",
+    ),
+    "off-peak hours in another notation": (
+        "clusters.yaml",
+        (*POOL, "off_peak"),
+        {"hours": 1320, "time_zone": "UTC"},
+        "clusters[0].pools[0].off_peak.hours",
+        "expected hours of a day such as 22:00-06:00, got 1320",
+    ),
+    "off-peak hours of a zone that is none": (
+        "clusters.yaml",
+        (*POOL, "off_peak"),
+        {"hours": "22:00-06:00", "time_zone": "Europe/Berln"},
+        "clusters[0].pools[0].off_peak.time_zone",
+        "expected a time zone such as 'Europe/Berlin' or 'UTC', got 'Europe/Berln'. Did you mean 'Europe/Berlin'?",
+    ),
+    "off-peak hours that are dearer": (
+        "clusters.yaml",
+        (*POOL, "off_peak"),
+        {"hours": "22:00-06:00", "time_zone": "UTC", "prices_per_hour": {"owned": 3}},
+        "clusters[0].pools[0]",
+        "off_peak.prices_per_hour.owned is 3, and the usual one is 2.5; expected at most that",
+    ),
+    "an off-peak price of a billing type without a usual one": (
+        "clusters.yaml",
+        (*POOL, "off_peak"),
+        {"hours": "22:00-06:00", "time_zone": "UTC", "prices_per_hour": {"spot": 1}},
+        "clusters[0].pools[0]",
+        "off_peak.prices_per_hour.spot is 1, and there is no usual one; expected at most that",
     ),
     "a secret": (
         "clusters.yaml",

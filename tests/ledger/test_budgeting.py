@@ -24,6 +24,7 @@ from spillway.model import (
     BudgetState,
     Candidate,
     JobSpec,
+    OffPeak,
     Outcome,
     PlacementDecision,
     PlacementPolicy,
@@ -218,6 +219,17 @@ def test_work_without_gpus_pays_for_its_cores(ledger: Ledger) -> None:
     ledger.settle(attempt, Outcome.SUCCEEDED, "done", late + HOUR)
     assert [this_month(ledger, policy, at).booked for at in (late, late + HOUR)] == [Decimal("0.40")] * 2
     assert booked in ledger.costs()
+
+
+def test_an_attempt_that_begins_off_peak_keeps_that_price_and_the_budget_bears_no_more(ledger: Ledger) -> None:
+    night = OffPeak(begins=22 * HOUR, ends=6 * HOUR, time_zone="UTC", prices_per_hour={Billing.ON_DEMAND: Decimal(5)})
+    pool = cloud_pool(off_peak=night, prices_per_gpu_hour={Billing.ON_DEMAND: Decimal(8)})
+    seen, policy = snapshot(cluster_state(cloud_cluster(pools=(pool,)))), limited(5)
+    at_night = datetime(2026, 3, 2, 23, tzinfo=UTC)
+    assert admit(ledger, policy, seen=seen) is None
+    attempt = admit(ledger, policy, now=at_night, seen=seen)
+    assert attempt is not None
+    assert attempt.price_per_gpu_hour == this_month(ledger, policy, at_night).reserved == 5
 
 
 def test_a_month_without_a_limit_limits_nothing(ledger: Ledger) -> None:

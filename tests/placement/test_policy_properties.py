@@ -23,6 +23,7 @@ from spillway.model import (
     GpuShare,
     JobSpec,
     NodePool,
+    OffPeak,
     PlacementDecision,
     PlacementPolicy,
     Priority,
@@ -64,7 +65,14 @@ POOLS = (
     node_pool(name="halves", gpus_per_node=2, max_nodes=1, gpu_share=HALVES),
     cpu_pool(max_nodes=2),
 )
+NIGHT = OffPeak(
+    begins=timedelta(hours=22),
+    ends=timedelta(hours=6),
+    time_zone="Europe/Berlin",
+    prices_per_hour={Billing.ON_DEMAND: Decimal(5)},
+)
 CLOUD_POOL = cloud_pool(
+    off_peak=NIGHT,
     max_nodes=2,
     prices_per_gpu_hour={Billing.ON_DEMAND: Decimal(8), Billing.RESERVED: Decimal(8), Billing.SPOT: Decimal("2.8")},
 )
@@ -133,6 +141,7 @@ def snapshots(draw: st.DrawFn) -> Snapshot:
         for index, where in enumerate(draw(st.lists(st.sampled_from(PLACES), max_size=3)))
     ]
     return snapshot(
+        taken_at=draw(st.sampled_from([NOW, NOW + timedelta(hours=10)])),
         unreachable={cluster.name: "no answer" for cluster in unseen},
         unreachable_clusters=tuple(unseen),
         clusters=tuple(seen),
@@ -164,6 +173,8 @@ jobs = st.builds(
     dataset=st.sampled_from([None, "digits"]),
     spot_ok=st.booleans(),
     latency_sensitive=st.booleans(),
+    off_peak_ok=st.booleans(),
+    expected_duration=st.sampled_from([None, timedelta(hours=1), timedelta(hours=8)]),
     tier=st.sampled_from(Tier),
 )
 
@@ -365,6 +376,7 @@ def _twin(cluster: Cluster, less: Decimal) -> Cluster:
             pool,
             prices_per_gpu_hour=lower(pool.prices_per_gpu_hour),
             prices_per_core_hour=lower(pool.prices_per_core_hour),
+            off_peak=pool.off_peak and replace(pool.off_peak, prices_per_hour=lower(pool.off_peak.prices_per_hour)),
         )
         for pool in cluster.pools
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from decimal import Decimal
 from typing import Annotated, Any
 
@@ -27,7 +28,7 @@ from spillway.config.schema import (
     Words,
 )
 from spillway.errors import UnknownName
-from spillway.model import Cluster, GpuShare, Link, NodePool, RegistryRef, StoreRef
+from spillway.model import Cluster, GpuShare, Link, NodePool, OffPeak, RegistryRef, StoreRef
 
 PROVIDERS = ("eks", "kubernetes", "sandbox")
 
@@ -41,6 +42,16 @@ class GpuShareEntry(Entry):
 _OF_GPUS = ("gpu_model", "gpu_memory_gib", "prices_per_gpu_hour")
 _OF_CORES = ("prices_per_core_hour", "cpu_cores_per_node", "memory_gib_per_node", "node_selector")
 """What a pool with and one without GPUs has to say; without labels of its nodes CPU work might land on GPU nodes."""
+
+
+class OffPeakEntry(Entry):
+    hours: Annotated[tuple[timedelta, timedelta], BeforeValidator(notation.hours)]
+    time_zone: Annotated[str, BeforeValidator(notation.zone)]
+    prices_per_hour: Prices | None = None
+
+    def off_peak(self) -> OffPeak:
+        begins, ends = self.hours
+        return OffPeak(begins=begins, ends=ends, time_zone=self.time_zone, prices_per_hour=self.prices_per_hour or {})
 
 
 class PoolEntry(Entry):
@@ -57,6 +68,7 @@ class PoolEntry(Entry):
     prices_as_of: Day | None = None
     fixed_cost_per_month: Amount = Decimal(0)
     gpu_share: GpuShareEntry | None = None
+    off_peak: OffPeakEntry | None = None
 
     @model_validator(mode="after")
     def _what_its_kind_needs(self) -> PoolEntry:
@@ -70,10 +82,22 @@ class PoolEntry(Entry):
             raise notation.refused(f"{missing[0]} is missing, which a pool {kind} needs")
         return self
 
+    @model_validator(mode="after")
+    def _off_peak_is_no_dearer(self) -> PoolEntry:
+        usual = self.prices_per_gpu_hour or self.prices_per_core_hour or {}
+        for billing, price in ((self.off_peak and self.off_peak.prices_per_hour) or {}).items():
+            if billing not in usual or price > usual[billing]:
+                known = f"the usual one is {usual[billing]}" if billing in usual else "there is no usual one"
+                raise notation.refused(
+                    f"off_peak.prices_per_hour.{billing} is {price}, and {known}; expected at most that"
+                )
+        return self
+
     def pool(self) -> NodePool:
         share = self.gpu_share and GpuShare(**dict(self.gpu_share))
+        off_peak = self.off_peak and self.off_peak.off_peak()
         said = {name: value for name, value in dict(self).items() if value is not None}
-        return NodePool(**said | {"gpu_share": share})
+        return NodePool(**said | {"gpu_share": share, "off_peak": off_peak})
 
 
 class LinkEntry(Entry):

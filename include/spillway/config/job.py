@@ -130,6 +130,7 @@ class JobFile(Entry):
     image_tier: TierWord | None = None
     latency_sensitive: Flag = False
     spot_ok: Flag = False
+    off_peak_ok: Flag = False
     business_scene: Text | None = None
     expected_duration: Lasting | None = None
     longest_duration: Annotated[Lasting, AfterValidator(_not_shorter)] | None = None

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from difflib import get_close_matches
 from typing import Annotated, Any
-from zoneinfo import available_timezones
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
@@ -12,14 +10,6 @@ from spillway.config import notation
 from spillway.config.schema import Amount, Entry, Label, Text, Unique
 from spillway.model import Budget, NoticeTarget
 from spillway.months import named_month
-
-
-def _zone(written: Any) -> str:
-    if not isinstance(written, str) or written not in available_timezones():
-        close = get_close_matches(str(written), available_timezones(), n=1)
-        hint = f". Did you mean '{close[0]}'?" if close else ""
-        raise notation.refused(f"expected a time zone such as 'Europe/Berlin' or 'UTC', got '{written}'{hint}")
-    return written
 
 
 def _month(written: Any) -> str:
@@ -72,7 +62,7 @@ class TargetEntry(Entry):
 
 
 class BudgetsFile(Entry):
-    time_zone: Annotated[str, BeforeValidator(_zone)] = "UTC"
+    time_zone: Annotated[str, BeforeValidator(notation.zone)] = "UTC"
     budgets: Annotated[tuple[BudgetEntry, ...], AfterValidator(_one_a_month)] = ()
     notices: Annotated[tuple[TargetEntry, ...], Unique] = ()
 

@@ -7,8 +7,10 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal, InvalidOperation
+from difflib import get_close_matches
 from enum import StrEnum
 from typing import Any, TypeVar
+from zoneinfo import available_timezones
 
 from pydantic_core import PydanticCustomError
 
@@ -23,6 +25,7 @@ LONGEST = timedelta(days=3650)
 """A moment of today and a few of these are still dates."""
 
 _SHORT = re.compile(r"(?:(?P<days>\d+)d)?(?:(?P<hours>\d+)h)?(?:(?P<minutes>\d+)m)?(?:(?P<seconds>\d+(?:\.\d+)?)s)?")
+_HOURS = re.compile(r"([01]?\d|2[0-3]):([0-5]\d) *- *([01]?\d|2[0-3]):([0-5]\d)")
 _ISO_8601 = re.compile(
     r"P(?:(?P<weeks>\d+)W)?(?:(?P<days>\d+)D)?"
     r"(?:T(?:(?P<hours>\d+)H)?(?:(?P<minutes>\d+)M)?(?:(?P<seconds>\d+(?:\.\d+)?)S)?)?"
@@ -85,6 +88,15 @@ def repository(written: str) -> str:
     return written
 
 
+def zone(written: Any) -> str:
+    """The name of a time zone."""
+    if not isinstance(written, str) or written not in available_timezones():
+        close = get_close_matches(str(written), available_timezones(), n=1)
+        hint = f". Did you mean '{close[0]}'?" if close else ""
+        raise refused(f"expected a time zone such as 'Europe/Berlin' or 'UTC', got '{written}'{hint}")
+    return written
+
+
 def day(written: Any) -> datetime:
     """A day as ``2026-11-30``: its midnight in UTC."""
     try:
@@ -92,6 +104,16 @@ def day(written: Any) -> datetime:
     except (TypeError, ValueError) as problem:
         raise refused(f"expected a day such as 2026-11-30, got {written!r}") from problem
     return datetime(found.year, found.month, found.day, tzinfo=UTC)
+
+
+def hours(written: Any) -> tuple[timedelta, timedelta]:
+    """Hours of a day as ``22:00-06:00``: their beginning and end, after midnight."""
+    found = isinstance(written, str) and _HOURS.fullmatch(written)
+    parts = [int(part) for part in found.groups()] if found else []
+    moments = [timedelta(hours=hour, minutes=minute) for hour, minute in zip(parts[::2], parts[1::2], strict=True)]
+    if not moments or moments[0] == moments[1]:
+        raise refused(f"expected hours of a day such as 22:00-06:00, got {written!r}")
+    return moments[0], moments[1]
 
 
 def share(written: Any) -> Decimal:

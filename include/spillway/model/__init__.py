@@ -57,7 +57,7 @@ from spillway.model.observed import (
     Schedule,
     Snapshot,
 )
-from spillway.model.pools import GPU_RESOURCE, Billing, GpuShare, NodePool, shape_in_words
+from spillway.model.pools import GPU_RESOURCE, Billing, GpuShare, NodePool, OffPeak, shape_in_words
 from spillway.model.spending import Budget, BudgetState, Crossing, LateRun, Notice, NoticeTarget
 from spillway.model.stored import (
     CheckpointManifest,
@@ -105,6 +105,7 @@ __all__ = [
     "Notice",
     "NoticeTarget",
     "ObjectInfo",
+    "OffPeak",
     "OpenAttempt",
     "Outcome",
     "PlacementDecision",

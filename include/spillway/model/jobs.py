@@ -52,6 +52,7 @@ class JobSpec:
     image_tier: Tier | None = None
     latency_sensitive: bool = False
     spot_ok: bool = False
+    off_peak_ok: bool = False
     business_scene: str | None = None
     expected_duration: timedelta | None = None
     longest_duration: timedelta | None = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from decimal import Decimal
 from enum import StrEnum
 
@@ -46,6 +46,18 @@ class GpuShare:
         return Decimal(1000 // self.per_gpu).scaleb(-3).normalize()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffPeak:
+    """Hours of every day, by the clocks of ``time_zone``: from ``begins`` to ``ends`` after midnight, the second of the
+    next day where it is not later. ``prices_per_hour`` stand in place of the pool's where there is one.
+    """
+
+    begins: timedelta
+    ends: timedelta
+    time_zone: str
+    prices_per_hour: Mapping[Billing, Decimal] = field(default_factory=dict)
+
+
 def gpus_in_all(gpus_per_node: int, nodes: int, fraction: Decimal | None) -> Decimal:
     """How many GPUs so many nodes with so many each are; ``fraction`` is the part of its one GPU that a pod takes."""
     return Decimal(gpus_per_node * nodes) if fraction is None else fraction
@@ -82,6 +94,7 @@ class NodePool:
     prices_as_of: datetime | None = None
     fixed_cost_per_month: Decimal = Decimal(0)
     gpu_share: GpuShare | None = None
+    off_peak: OffPeak | None = None
 
     @property
     def max_gpus(self) -> int:

@@ -13,6 +13,7 @@ from spillway.model import (
     Candidate,
     Cluster,
     DatasetUse,
+    JobSpec,
     NodePool,
     NodeState,
     PlacementPolicy,
@@ -21,7 +22,7 @@ from spillway.model import (
     TransferEstimate,
 )
 from spillway.placement.capacity import ClusterUse, PoolCapacity
-from spillway.pricing import hourly_price, price_is_stale
+from spillway.pricing import hourly_price, price_is_stale, price_of_run
 from spillway.quota import DepartmentGpus, department_gpus, gpus_in_use
 
 T = TypeVar("T")
@@ -96,6 +97,15 @@ class Context:
 
     def pool(self, candidate: Candidate) -> NodePool:
         return self.pools[candidate.cluster, candidate.pool]
+
+    def price(self, job: JobSpec, candidate: Candidate) -> Decimal | None:
+        """That of an hour of the job there if it begins now; None where no price can be believed."""
+        usual, pool = self.prices.get(candidate), self.pool(candidate)
+        if usual is None or pool.off_peak is None:
+            return usual
+        now, lasting = self.snapshot.taken_at, job.longest
+        key = ("price", candidate, lasting)
+        return self.once(key, lambda: price_of_run(pool, candidate.billing, now, lasting))
 
 
 def _once(found: dict[Hashable, Any], key: Hashable, work_out: Callable[[], T]) -> T:

@@ -56,10 +56,10 @@ class Costs(NamedTuple):
     terms: Mapping[str, tuple[Decimal, Decimal] | None]
     dearest: Decimal
 
-    def full_price(self, candidate: Candidate, context: Context) -> Decimal | None:
+    def full_price(self, job: JobSpec, candidate: Candidate, context: Context) -> Decimal | None:
         """That of a candidate with a price."""
-        terms = self.terms[candidate.cluster]
-        return None if terms is None else context.prices[candidate] * terms[0] + terms[1]
+        terms, price = self.terms[candidate.cluster], context.price(job, candidate)
+        return None if terms is None or price is None else price * terms[0] + terms[1]
 
 
 def costs(job: JobSpec, context: Context) -> Costs:

@@ -10,6 +10,7 @@ from spillway.budget import cost_within, month_in
 from spillway.images.environment import Environment
 from spillway.images.reference import ImageReference
 from spillway.model import Billing, BudgetState, Candidate, JobSpec, Rejection, Tier
+from spillway.offpeak import cheaper_from, off_peak_price
 from spillway.placement.capacity import Room, empty_node, need_of
 from spillway.placement.context import Context
 from spillway.placement.drivers import driver_problem
@@ -127,10 +128,15 @@ def price(job: JobSpec, candidate: Candidate, context: Context) -> Rejection | N
 
 
 def most_paid(job: JobSpec, candidate: Candidate, context: Context) -> Rejection | None:
-    asked, most = context.prices.get(candidate), job.max_price_per_gpu_hour
+    asked, most = context.price(job, candidate), job.max_price_per_gpu_hour
     if asked is None or most is None or asked <= most:
         return None
-    return never("max-price", f"costs {asked} a GPU-hour, the job pays at most {most}")
+    pool, now = context.pool(candidate), context.snapshot.taken_at
+    reason = f"costs {asked} a GPU-hour, the job pays at most {most}"
+    cheaper = off_peak_price(pool, candidate.billing)
+    if cheaper is None or cheaper > most or cheaper_from(pool, candidate.billing, now, job.longest) is None:
+        return never("max-price", reason)
+    return waits("max-price", f"{reason}, which off-peak hours do not exceed")
 
 
 def quota(job: JobSpec, candidate: Candidate, context: Context) -> Rejection | None:
@@ -159,7 +165,7 @@ def quota(job: JobSpec, candidate: Candidate, context: Context) -> Rejection | N
 
 def budget(job: JobSpec, candidate: Candidate, context: Context) -> Rejection | None:
     """Whether every month in which the job would run bears it; only bought GPUs are paid from budgets."""
-    budgets, price_an_hour = context.snapshot.budgets, context.prices.get(candidate)
+    budgets, price_an_hour = context.snapshot.budgets, context.price(job, candidate)
     if not candidate.billing.bought or price_an_hour is None or not budgets:
         return None
     now, fixed = context.snapshot.taken_at, monthly_fixed_cost(context.pool(candidate))

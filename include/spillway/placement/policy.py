@@ -142,14 +142,15 @@ def _preference(job: JobSpec, context: Context) -> Callable[[Candidate], tuple[f
 
     def rank(candidate: Candidate) -> tuple[float, Decimal, Decimal]:
         total = _total((score(job, candidate, context) for score in SCORERS.values()), context)
-        return -total, *_cheapness(context.prices[candidate], known.full_price(candidate, context))
+        price, full = context.price(job, candidate), known.full_price(job, candidate, context)
+        return -total, *_cheapness(UNKNOWN if price is None else price, full)
 
     return rank
 
 
 def _verdict(job: JobSpec, candidate: Candidate, reasons: tuple[Rejection, ...], context: Context) -> PlacementVerdict:
     """Rejected candidates are scored too, to show what is missed; one without a price cannot be."""
-    price = context.prices.get(candidate)
+    price = context.price(job, candidate)
     scores = {} if price is None else {name: score(job, candidate, context) for name, score in SCORERS.items()}
     transfer = transfer_to(job, candidate.cluster, context)
     return PlacementVerdict(
@@ -161,7 +162,7 @@ def _verdict(job: JobSpec, candidate: Candidate, reasons: tuple[Rejection, ...],
         transfer=transfer,
         full_price_per_gpu_hour=None
         if price is None or transfer is None
-        else costs(job, context).full_price(candidate, context),
+        else costs(job, context).full_price(job, candidate, context),
     )
 
 

@@ -30,6 +30,7 @@ from spillway.placement.filters import (
     unreachable,
 )
 from spillway.placement.gpus import cpu_work, gpu_memory, gpu_model, gpu_share
+from spillway.placement.offpeak import off_peak
 from spillway.placement.queueing import ROOM, head_of_line
 
 Filter = Callable[[JobSpec, Candidate, Context], Rejection | None]
@@ -46,6 +47,7 @@ FILTERS: tuple[Filter, ...] = (
     latency,
     interruption,
     early_enough,
+    off_peak,
     price,
     most_paid,
     cloud_access,
@@ -62,7 +64,16 @@ FILTERS: tuple[Filter, ...] = (
 OF_CLUSTER: tuple[Filter, ...] = (residency, latency, quota)
 """Those that say the same of every candidate of a cluster."""
 
-BY_BILLING: tuple[Filter, ...] = (destination, interruption, early_enough, price, most_paid, cloud_access, budget)
+BY_BILLING: tuple[Filter, ...] = (
+    destination,
+    interruption,
+    early_enough,
+    off_peak,
+    price,
+    most_paid,
+    cloud_access,
+    budget,
+)
 """Those that look at the billing."""
 
 OF_QUEUE: tuple[Filter, ...] = (head_of_line,)

@@ -47,7 +47,7 @@ def cost(job: JobSpec, candidate: Candidate, context: Context) -> float:
     the dearest.
     """
     known = costs(job, context)
-    full = known.full_price(candidate, context)
+    full = known.full_price(job, candidate, context)
     if full is None or full > known.dearest:  # above it is only what has another unit
         return 0.0
     return float(1 - full / known.dearest) if known.dearest else 1.0

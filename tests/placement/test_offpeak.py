@@ -1,0 +1,123 @@
+"""Jobs that may wait for off-peak hours wait as long as that saves something and their deadline allows it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from decimal import Decimal
+
+import pytest
+
+from spillway.model import Billing, Candidate, Destination, JobSpec, NodePool, OffPeak, Rejection, Schedule, Snapshot
+from spillway.placement.context import index
+from spillway.placement.policy import choose, place
+from spillway.testing.builders import (
+    NOW,
+    cloud_cluster,
+    cloud_pool,
+    cluster_state,
+    job_spec,
+    onprem_cluster,
+    placement_policy,
+    snapshot,
+)
+
+HOUR = timedelta(hours=1)
+NIGHT = OffPeak(
+    begins=22 * HOUR,
+    ends=6 * HOUR,
+    time_zone="Europe/Berlin",
+    prices_per_hour={Billing.ON_DEMAND: Decimal(5)},
+)
+POOL = cloud_pool(off_peak=NIGHT, prices_per_gpu_hour={Billing.ON_DEMAND: Decimal(8)})
+PATIENT = job_spec(off_peak_ok=True, expected_duration=6 * HOUR)
+BOUGHT = Candidate(cluster="cloud", pool="h100", billing=Billing.ON_DEMAND)
+
+
+def cloud(*pools: NodePool, at: timedelta = timedelta(), **fields: object) -> Snapshot:
+    """The cloud at noon (13 o'clock in Berlin), or so much later."""
+    seen = snapshot(cluster_state(cloud_cluster(pools=pools or (POOL,))), taken_at=NOW + at)
+    return replace(seen, **fields)  # type: ignore[arg-type]
+
+
+def said(job: JobSpec, seen: Snapshot, where: Candidate = BOUGHT) -> tuple[Rejection, ...]:
+    return next(v.rejections for v in place(job, seen, placement_policy()).verdicts if v.candidate == where)
+
+
+def test_a_job_waits_for_the_hours_in_which_it_is_cheaper_and_then_pays_less() -> None:
+    assert said(PATIENT, cloud()) == (
+        Rejection(
+            rule="off-peak",
+            reason="may wait for off-peak hours here from 2026-01-05T21:00:00+00:00 on, "
+            "an hour then costs 5 (on-demand) instead of 8",
+            waits=True,
+        ),
+    )
+    night = place(PATIENT, cloud(at=9 * HOUR), placement_policy())
+    assert (night.chosen, night.verdicts[0].price_per_gpu_hour) == (BOUGHT, 5)
+
+
+def test_whoever_does_not_wait_is_not_affected_by_day() -> None:
+    job = replace(PATIENT, off_peak_ok=False)
+    by_day = cloud(replace(POOL, off_peak=None))
+    assert place(job, cloud(), placement_policy()) == place(job, by_day, placement_policy())
+
+
+@pytest.mark.parametrize(
+    "job",
+    [job_spec(off_peak_ok=True), replace(PATIENT, expected_duration=9 * HOUR)],
+    ids=["nobody knows how long", "longer than the hours"],
+)
+def test_what_the_hours_do_not_make_cheaper_is_not_held_back(job: JobSpec) -> None:
+    decision = place(job, cloud(), placement_policy())
+    assert (decision.chosen, decision.verdicts[0].price_per_gpu_hour) == (BOUGHT, 8)
+
+
+@pytest.mark.parametrize(("slack", "waits"), [(2 * HOUR / 10, True), (HOUR / 10, False)])
+def test_a_job_waits_only_as_long_as_its_deadline_allows(slack: timedelta, waits: bool) -> None:
+    """Nine hours until the hours begin, six to train, and twice the time that a start takes."""
+    schedule = Schedule(
+        began_at=NOW, deadline=NOW + 15 * HOUR + slack, work=6 * HOUR, done=timedelta(), restart=HOUR / 10
+    )
+    assert [r.rule for r in said(PATIENT, cloud(schedule=schedule))] == (["off-peak"] if waits else [])
+
+
+def test_a_job_waits_for_cheaper_hours_of_another_pool_too_but_not_where_it_costs_less_now() -> None:
+    dear, cheap = (
+        cloud_pool(name=name, prices_per_gpu_hour={Billing.ON_DEMAND: price})
+        for name, price in (("dear", Decimal(6)), ("cheap", Decimal(4)))
+    )
+    there = replace(BOUGHT, pool="dear")
+    assert [r.reason for r in said(PATIENT, cloud(POOL, dear), there)] == [
+        "may wait for off-peak hours at cloud/h100 from 2026-01-05T21:00:00+00:00 on, an hour then costs 5 (on-demand) "
+        "instead of 6"
+    ]
+    assert said(PATIENT, cloud(POOL, cheap), replace(BOUGHT, pool="cheap")) == ()
+    assert said(replace(PATIENT, gpu_model="A100"), cloud(POOL, replace(dear, gpu_model="A100")), there) == ()
+
+
+def test_what_is_free_on_premises_is_taken_at_once() -> None:
+    both = snapshot(cluster_state(onprem_cluster()), cluster_state(cloud_cluster(pools=(POOL,))))
+    chosen = place(PATIENT, both, placement_policy()).chosen
+    assert chosen is not None
+    assert chosen.cluster == "onprem"
+
+
+def test_hours_without_a_price_are_awaited_where_they_are_declared() -> None:
+    quiet = replace(POOL, off_peak=replace(NIGHT, prices_per_hour={}))
+    assert [r.reason for r in said(job_spec(off_peak_ok=True), cloud(quiet))] == [
+        "may wait for off-peak hours here from 2026-01-05T21:00:00+00:00 on"
+    ]
+    assert said(job_spec(off_peak_ok=True), cloud(quiet, at=9 * HOUR)) == ()
+
+
+def test_who_is_ordered_to_a_cluster_does_not_wait() -> None:
+    assert said(PATIENT, cloud(destination=Destination(cluster="cloud"))) == ()
+
+
+def test_a_price_that_is_too_high_by_day_only_passes_by_waiting() -> None:
+    modest = replace(PATIENT, off_peak_ok=False, max_price_per_gpu_hour=Decimal(6))
+    assert [(r.rule, r.waits) for r in said(modest, cloud())] == [("max-price", True)]
+    poor = replace(modest, max_price_per_gpu_hour=Decimal(4))
+    assert [(r.rule, r.waits) for r in said(poor, cloud())] == [("max-price", False)]
+    assert choose(modest, index(cloud(at=9 * HOUR), placement_policy())).chosen == BOUGHT
