@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from spillway.commands.cache_rights import cache_gaps
-from spillway.preflight import Gap
+from spillway.preflight import PROBE_PREFIX, Gap
 from spillway.stores.s3 import S3Store
 from spillway.testing.command_line import Spillway
 from spillway.testing.sandbox_server import Installation
@@ -30,9 +30,8 @@ def cached(installation: Installation) -> Iterator[None]:
     (installation.config / "datasets.yaml").write_text(yaml.safe_dump({"datasets": [VAULT]}))
     site = installation.services().site("cloud")
     stores = (site.datasets, site.checkpoints)
-    before = [entry.key for store in stores for entry in store.list()]
     yield
-    assert [entry.key for store in stores for entry in store.list()] == before
+    assert [entry.key for store in stores for entry in store.list(PROBE_PREFIX)] == []
 
 
 def gaps(installation: Installation) -> list[Gap]:
