@@ -112,6 +112,23 @@ def test_one_repository_may_be_asked_for_and_a_second_run_moves_nothing(
     assert second.out == f"repository {repository} to cloud: 1 unchanged; 0 bytes\n"
 
 
+def test_more_tags_than_the_guard_allows_are_deleted_only_where_somebody_says_how_many(
+    spillway: Spillway, services: Services, declare: Callable[..., str]
+) -> None:
+    repository = declare(delete=True)
+    home, cloud = (services.site(site).registry for site in ("onprem", "cloud"))
+    for number in range(3):
+        put_image(home, repository, f"v{number}", layer=b"%d" % number)
+    put_image(cloud, repository, "gone", layer=b"gone")
+    put_image(cloud, repository, "v0", layer=b"0")
+    refused = spillway("images", "sync", repository)
+    assert (refused.code, "this would delete 1 of 2 tags (50%)" in refused.err) == (1, True)
+    assert spillway("images", "sync", repository, "--delete-up-to", "50", "--dry-run").code == 0
+    assert sorted(cloud.tags(repository)) == ["gone", "v0"]
+    assert spillway("images", "sync", repository, "--delete-up-to", "50").code == 0
+    assert sorted(cloud.tags(repository)) == ["v0", "v1", "v2"]
+
+
 def test_a_tag_that_core_work_uses_stays_and_the_others_go(
     spillway: Spillway, services: Services, declare: Callable[..., str], change_job: Callable[..., None]
 ) -> None:

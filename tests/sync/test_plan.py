@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spillway.errors import DeletesRefused
-from spillway.model import ObjectInfo, SyncedObject
+from spillway.model import DELETE_SHARE_MAX, ObjectInfo, SyncedObject
 from spillway.sync.compare import SETTLED, compare_content
 from spillway.sync.listing import Listed
-from spillway.sync.plan import DELETE_SHARE_MAX, Action, PlannedObject, Sides, guard_deletes, plan_object
+from spillway.sync.plan import Action, PlannedObject, Sides, guard_deletes, plan_object
 from spillway.sync.rows import Row, Rows
 
 compare = partial(compare_content, source_name="s3://datasets@onprem")
@@ -119,6 +119,16 @@ def test_deleting_more_than_a_fifth_is_refused(left: int, refused: bool) -> None
 def test_a_larger_share_is_deleted_only_when_it_is_allowed_by_number() -> None:
     plan = planned(numbered(5), numbered(10), delete=True, delete_share_max=0.5)
     assert len(of(plan, Action.DELETE)) == 5
+
+
+@pytest.mark.parametrize("percent", range(1, 101))
+def test_a_share_that_is_allowed_is_allowed_to_the_last_object(percent: int) -> None:
+    def guard(deletes: int) -> None:
+        guard_deletes(deletes, at_source=1, at_destination=100, share_max=percent / 100, things="objects")
+
+    guard(percent)
+    with pytest.raises(DeletesRefused, match=f"--delete-up-to {percent + 1}"):
+        guard(percent + 1)
 
 
 def test_nothing_to_do_is_a_plan_like_any_other() -> None:

@@ -10,12 +10,12 @@ from typing import Any
 from spillway.codec import encode
 from spillway.commands.console import Console
 from spillway.commands.installation import Installation, cluster
-from spillway.commands.parsing import Parser, command, dry_run, group
+from spillway.commands.parsing import Parser, command, delete_up_to, dry_run, group
 from spillway.errors import SpillwayError, UnknownName
 from spillway.images.mirror import named_digest
 from spillway.images.reference import ImageReference
 from spillway.images.report import RepositoryReport, TagFate, require_complete
-from spillway.model import Tier
+from spillway.model import DELETE_SHARE_MAX, Tier
 from spillway.runs.distribution import Route, image_routes, repository_routes
 from spillway.runs.moving_images import copy_image, copy_repository
 from spillway.runs.residency import image_users
@@ -45,6 +45,10 @@ def register(parser: Parser) -> None:
     )
     parser.add_argument(
         "--verify", action="store_true", help="look below every tag of a repository for what its site has lost"
+    )
+    delete_up_to(
+        parser,
+        f"where images.yaml says delete: up to so many percent of a site's tags, instead of {DELETE_SHARE_MAX:.0%}%",
     )
     dry_run(parser)
 
@@ -114,8 +118,15 @@ def _mirror(
 ) -> None:
     declared = services.configuration.repositories.get(route.name)
     if declared is not None:
-        chosen = {"verify": options.verify, "dry_run": options.dry_run}
-        whole = copy_repository(services, declared, route.site, **chosen, on_progress=on_progress)
+        whole = copy_repository(
+            services,
+            declared,
+            route.site,
+            verify=options.verify,
+            delete_share_max=options.delete_up_to or DELETE_SHARE_MAX,
+            dry_run=options.dry_run,
+            on_progress=on_progress,
+        )
         tell(encode(whole))
         _show(whole, route, say)
         return require_complete(whole)

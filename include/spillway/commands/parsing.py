@@ -105,6 +105,18 @@ def at_least_one(text: str) -> int:
     return int(text)
 
 
+def delete_up_to(parser: Any, text: str) -> None:
+    """Let whoever knows that much is to go allow a mirroring to delete more than its guard does, by number."""
+    parser.add_argument("--delete-up-to", type=_percent, metavar="PERCENT", help=text)
+
+
+def _percent(text: str) -> float:
+    """A share in (0, 1], given as a whole number of hundredths."""
+    if not text.isascii() or not text.isdecimal() or not 1 <= int(text) <= 100:
+        raise argparse.ArgumentTypeError(f"expected a whole number of percent from 1 to 100, got '{text}'")
+    return int(text) / 100
+
+
 def seconds(text: str) -> float:
     """A number of seconds above 0."""
     try:

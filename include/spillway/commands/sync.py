@@ -10,7 +10,8 @@ from pathlib import Path
 
 from spillway.commands.console import Console, OutputLost, printable
 from spillway.commands.installation import Installation, cluster, dataset
-from spillway.commands.parsing import Parser, carried_out, dry_run
+from spillway.commands.parsing import Parser, carried_out, delete_up_to, dry_run
+from spillway.model import DELETE_SHARE_MAX
 from spillway.runs.moving_datasets import copy_dataset
 from spillway.sync.progress import Paced
 from spillway.sync.report import ObjectFate, ObjectOutcome, SyncReport, summary
@@ -24,7 +25,13 @@ def register(parser: Parser) -> None:
     parser.add_argument(
         "--verify", action="store_true", help="list and compare both sides, whatever the record of the last sync says"
     )
-    parser.add_argument("--delete", action="store_true", help="also delete what the source no longer has")
+    deletes = parser.add_mutually_exclusive_group()
+    deletes.add_argument(
+        "--delete",
+        action="store_true",
+        help=f"also delete what the source no longer has, up to {DELETE_SHARE_MAX:.0%}% of the site's objects",
+    )
+    delete_up_to(deletes, "as --delete, up to so many percent of the site's objects")
     parser.add_argument(
         "--outcomes", type=Path, metavar="FILE", help="write what became of every object, one JSON line each"
     )
@@ -51,7 +58,8 @@ def _sync(installation: Installation, console: Console, options: argparse.Namesp
             services,
             wanted,
             site,
-            delete=options.delete,
+            delete=options.delete or options.delete_up_to is not None,
+            delete_share_max=options.delete_up_to or DELETE_SHARE_MAX,
             verify=options.verify,
             dry_run=options.dry_run,
             on_outcome=tell,

@@ -8,10 +8,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from fnmatch import fnmatchcase
 
-from spillway.model import MirroredRepository
+from spillway.model import DELETE_SHARE_MAX, MirroredRepository
 from spillway.sync.plan import guard_deletes
-
-DELETE_SHARE_MAX = 0.2
 
 _ATTACHED = re.compile(r"sha256-(?P<digest>[0-9a-f]{64})(\.(sig|att|sbom))?")
 """Tags that belong to another image: cosign's, and those of a registry that lists no referrers."""
@@ -77,6 +75,7 @@ def plan_tags(
     *,
     unproven: Collection[str] = (),
     only_there: Collection[str] = (),
+    delete_share_max: float = DELETE_SHARE_MAX,
 ) -> tuple[PlannedTag, ...]:
     """One action for each wanted tag, and for each that is only at the destination.
 
@@ -94,6 +93,7 @@ def plan_tags(
         destination: the same of those that are there.
         unproven: tags whose digest alone does not show that all of the image is there.
         only_there: tags of the destination that the rules mean and the source does not list.
+        delete_share_max: as ``share_max`` of ``guard_deletes``.
     Raises:
         DeletesRefused: the source lists no tag, or more would be deleted than the guard allows.
     """
@@ -104,7 +104,7 @@ def plan_tags(
             len(only_there),
             at_source=len(source),
             at_destination=at_destination,
-            share_max=DELETE_SHARE_MAX,
+            share_max=delete_share_max,
             things="tags",
         )
     action = TagAction.DELETE if rules.delete else TagAction.KEEP

@@ -15,7 +15,7 @@ from spillway.images.referrers import bring_referrers, referrers_tag
 from spillway.images.report import RepositoryReport, TagFate, TagOutcome
 from spillway.images.sides import PARALLEL_TAGS, Seen, Sides
 from spillway.images.transfer import BlobMover
-from spillway.model import MirroredRepository
+from spillway.model import DELETE_SHARE_MAX, MirroredRepository
 from spillway.registries.base import Descriptor, ImageRegistry, Manifest
 from spillway.registries.content import INDEX_MEDIA_TYPES
 from spillway.threads import worker_threads
@@ -56,12 +56,18 @@ class RepositoryPlan:
 
 
 def plan_repository(
-    source: ImageRegistry, destination: ImageRegistry, rules: MirroredRepository, *, verify: bool = False
+    source: ImageRegistry,
+    destination: ImageRegistry,
+    rules: MirroredRepository,
+    *,
+    verify: bool = False,
+    delete_share_max: float = DELETE_SHARE_MAX,
 ) -> RepositoryPlan:
     """Look at both registries and decide what is to be done to each tag.
 
     Args:
         verify: look below every tag for what may be missing, not only where its digest leaves that open.
+        delete_share_max: as in ``plan_tags``.
     Raises:
         Missing: the source has no such repository.
         DeletesRefused: more would be deleted than the guard allows.
@@ -84,6 +90,7 @@ def plan_repository(
         rules,
         unproven={tag for tag, (here, _) in found.items() if verify or _is_index(here)},
         only_there=sorted(only_there),
+        delete_share_max=delete_share_max,
     )
     skipped = dict(chosen.skipped)
     skipped |= dict.fromkeys(set(chosen.attached) - set(belonging), "belongs to an image that is not mirrored")
@@ -281,13 +288,12 @@ def _referrers(mover: BlobMover, digest: str) -> TagOutcome | None:
 
 def _log(report: RepositoryReport) -> None:
     counts = ", ".join(f"{number} {fate}" for fate in TagFate if (number := report.count(fate)))
-    dry = " (dry run)" if report.dry_run else ""
     log.info(
         "repository %s from %s to %s%s: %s; %d bytes copied",
         report.repository,
         report.source,
         report.destination,
-        dry,
+        " (dry run)" if report.dry_run else "",
         counts or "no tags",
         report.bytes_copied,
     )

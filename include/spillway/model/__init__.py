@@ -11,7 +11,7 @@ from spillway.model.attempts import (
     Outcome,
     VerdictKind,
 )
-from spillway.model.datasets import CacheRule, Dataset, DatasetUse, KeyScope, TierRule
+from spillway.model.datasets import DELETE_SHARE_MAX, CacheRule, Dataset, DatasetUse, KeyScope, TierRule
 from spillway.model.decisions import (
     Candidate,
     Destination,
@@ -68,6 +68,7 @@ from spillway.model.stored import (
 )
 
 __all__ = [
+    "DELETE_SHARE_MAX",
     "GPU_RESOURCE",
     "SECOND_CHOICES",
     "Attempt",

@@ -8,6 +8,9 @@ from fnmatch import fnmatchcase
 
 from spillway.model.declared import Cluster, Tier
 
+DELETE_SHARE_MAX = 0.2
+"""What one mirroring, of a dataset or of tags, may delete at a site where nobody has allowed more by number."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyScope:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from spillway.errors import SyncIncomplete
 from spillway.ledger import TransferKind, TransferOutcome
-from spillway.model import Dataset, DatasetUse, Tier
+from spillway.model import DELETE_SHARE_MAX, Dataset, DatasetUse, Tier
 from spillway.runs.residency import admits, limited_to, movable_tier, tag_rules
 from spillway.runs.routes import OpenRoute, Shipment, open_route
 from spillway.runs.services import Services
@@ -28,6 +28,7 @@ def copy_dataset(
     part: Tier | None = None,
     run: str | None = None,
     delete: bool = False,
+    delete_share_max: float = DELETE_SHARE_MAX,
     verify: bool = False,
     dry_run: bool = False,
     on_outcome: Callable[[ObjectOutcome], None] | None = None,
@@ -42,7 +43,7 @@ def copy_dataset(
     Args:
         whole: refuse it where the target may not store every object of what is asked for.
         part: only the objects of this tier are asked for; they are recorded by the name of ``DatasetUse.record_at``.
-        delete, verify, on_outcome, tell_unchanged, on_progress: as in ``sync_dataset``.
+        delete, delete_share_max, verify, on_outcome, tell_unchanged, on_progress: as in ``sync_dataset``.
     Raises:
         ResidencyRefused: the target may store no object of it, or, with ``whole``, not every one.
         SyncIncomplete: some of its objects could not be copied.
@@ -60,6 +61,7 @@ def copy_dataset(
             admit=admits(dataset, site),
             tag_rules=tag_rules(dataset, site),
             delete=delete,
+            delete_share_max=delete_share_max,
             verify=verify,
             dry_run=dry_run,
             before_change=route.begin,

@@ -14,7 +14,7 @@ from spillway.images.plan import TagAction, attached_to
 from spillway.images.report import RepositoryReport, TagFate
 from spillway.images.repository import RepositoryPlan, mirror_tags, plan_repository
 from spillway.ledger import TransferKind, TransferOutcome
-from spillway.model import MirroredRepository, Tier
+from spillway.model import DELETE_SHARE_MAX, MirroredRepository, Tier
 from spillway.registries.digest import label
 from spillway.runs.image_needs import needed_tags
 from spillway.runs.residency import core_images
@@ -78,6 +78,7 @@ def copy_repository(
     target: str,
     *,
     verify: bool = False,
+    delete_share_max: float = DELETE_SHARE_MAX,
     dry_run: bool = False,
     on_progress: OnProgress | None = None,
 ) -> RepositoryReport:
@@ -88,6 +89,7 @@ def copy_repository(
 
     Args:
         verify: look below every tag for what may be missing at the target, not only where its digest leaves that open.
+        delete_share_max: the part of the target's tags, in [0, 1], that may be deleted where the rules delete at all.
     Raises:
         Missing: the home has no such repository.
         DeletesRefused: more tags would be deleted than the guard allows.
@@ -103,7 +105,7 @@ def copy_repository(
     )
     with open_route(services, shipment, dry_run=dry_run) as route:
         source, destination = route.source.registry, route.destination.registry
-        plan = plan_repository(source, destination, wanted, verify=verify)
+        plan = plan_repository(source, destination, wanted, verify=verify, delete_share_max=delete_share_max)
         plan = plan.keeping(needed_tags(services, destination, wanted.repository, plan.doomed))
         if plan.changes and not dry_run:
             route.begin()

@@ -8,10 +8,9 @@ from contextlib import nullcontext
 from datetime import UTC, datetime
 
 from spillway.errors import KeepsChanging, PreconditionFailed
-from spillway.model import KeyScope
+from spillway.model import DELETE_SHARE_MAX, KeyScope
 from spillway.stores.base import ObjectStore
 from spillway.sync.leaving import TagRules
-from spillway.sync.plan import DELETE_SHARE_MAX
 from spillway.sync.progress import OnProgress
 from spillway.sync.report import ObjectFate, ObjectOutcome, SyncReport, Tally
 from spillway.sync.transfer import UnderWay
@@ -60,6 +59,7 @@ def sync_dataset(
             that may not leave tells the table of ``sync.leaving``.
         delete: also remove what the source no longer has, after every copy succeeded, within the guard; both sides
             are listed for it.
+        delete_share_max: the part of what is at the destination, in [0, 1], that may be deleted.
         verify: list and compare both sides whatever the record says.
         dry_run: only list and plan; the report then says what would happen.
         before_change: called when the plan is made and copies or deletes something; nothing is changed if it raises.

@@ -11,7 +11,6 @@ from spillway.errors import DeletesRefused
 from spillway.model import ObjectInfo, SyncedObject
 from spillway.sync.compare import Comparison
 
-DELETE_SHARE_MAX = 0.2
 KEY_MAX_BYTES = 1024
 _UTF8_MAX_BYTES = 4
 
@@ -113,8 +112,10 @@ def guard_deletes(deletes: int, *, at_source: int, at_destination: int, share_ma
             f"the source lists no {things} and the destination has {at_destination}: a source that is missing or not "
             "mounted looks like an empty one; nothing was deleted. Check the source, or delete the copy by hand"
         )
-    if deletes > share_max * at_destination:
+    share = deletes / at_destination
+    if share > share_max:
         raise DeletesRefused(
-            f"this would delete {deletes} of {at_destination} {things} ({deletes / at_destination:.0%}), the guard "
-            f"allows {share_max:.0%}; nothing was deleted. Check the source, or allow a larger share"
+            f"this would delete {deletes} of {at_destination} {things} ({share:.0%}), the guard allows "
+            f"{share_max:.0%}; nothing was deleted. Check the source, or allow it for once on the command line: "
+            f"--delete-up-to {-(-100 * deletes // at_destination)}"
         )

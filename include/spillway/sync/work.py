@@ -11,7 +11,7 @@ from functools import partial
 from itertools import islice
 
 from spillway.errors import Missing
-from spillway.model import KeyScope, SyncedObject, SyncRecord
+from spillway.model import DELETE_SHARE_MAX, KeyScope, SyncedObject, SyncRecord
 from spillway.stores.base import ObjectStore
 from spillway.sync.compare import compare_content
 from spillway.sync.decisions import planned_objects
@@ -25,7 +25,7 @@ from spillway.sync.manifest import (
     save_record,
     write_entries,
 )
-from spillway.sync.plan import DELETE_SHARE_MAX, Action, PlannedObject, Sides, guard_deletes, plan_object
+from spillway.sync.plan import Action, PlannedObject, Sides, guard_deletes, plan_object
 from spillway.sync.progress import OnProgress, Progress
 from spillway.sync.report import ObjectFate, ObjectOutcome, SyncReport, Tally
 from spillway.sync.rows import Row, Rows, planned_object, row_of
