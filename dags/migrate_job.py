@@ -7,6 +7,7 @@ The run's own `train` task carries it to the target; this DAG orders and watches
 * **Target** is `CLUSTER`, `CLUSTER/POOL`, `CLUSTER/POOL/BILLING`, `best` for the best other place, or
   `not-spot` for the best one that is not spot.
 * **Wait for checkpoint** lets the run commit once more first, where its last checkpoint does not fit its pod's grace.
+* **As advised** lets the run stay where the move does not pay, and commit once more where that is the advice.
 * **Dry run** shows the estimate and the advice, and changes nothing.
 * A target that refuses or fails leaves the run where it is. Clearing goes on with the same order.
 """
@@ -39,6 +40,7 @@ log = logging.getLogger(__name__)
         "wait_for_checkpoint": Param(
             0, type="integer", title="Wait for checkpoint", description="Minutes at most; 0 drains at once.", minimum=0
         ),
+        "as_advised": Param(False, type="boolean", title="As advised", description="Stay or wait where it says so."),
         "dry_run": Param(False, type="boolean", title="Dry run", description="Show estimate and advice only."),
     },
 )

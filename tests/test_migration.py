@@ -41,6 +41,15 @@ def test_the_way_to_the_first_resumed_step_is_the_sum_of_its_terms() -> None:
     assert (found.known, found.known_pause, found.unknown) == (seconds(59), seconds(29), ())
 
 
+def test_image_and_dataset_come_over_the_lines_to_their_homes() -> None:
+    found = estimate(
+        replace(KNOWN, dataset_bytes=60 * MIB, image_bytes_per_second=2 * MIB, dataset_bytes_per_second=MIB)
+    )
+    assert found.beforehand == {"image": seconds(100), "dataset": seconds(60), "checkpoints": seconds(10)}
+    unmeasured = estimate(replace(KNOWN, bandwidth_bytes_per_second=None, image_bytes_per_second=2 * MIB))
+    assert unmeasured.unknown == ("checkpoints", "last_checkpoint")
+
+
 def test_steps_are_lost_where_the_last_checkpoint_does_not_fit_the_grace() -> None:
     assert estimate(replace(KNOWN, grace=seconds(4))).pause["lost_steps"] == seconds(14)
     assert estimate(replace(KNOWN, grace=seconds(4), steps_at_risk=0)).pause["lost_steps"] == seconds(0)

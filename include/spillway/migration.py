@@ -29,12 +29,13 @@ class MoveFacts:
     """What is known of a run and of its way to the target; None is unknown.
 
     ``image_bytes``, ``dataset_bytes``, ``missing_checkpoint_bytes`` are what the target lacks, ``checkpoint_bytes`` the
-    size of one checkpoint (the next one is taken to be as large as the newest). ``flush`` is the slowest commit so far,
-    ``grace`` what the pod is given for its last one. ``restart`` is from a pod's creation to its start.
-    ``steps_at_risk`` are those since the newest commit, ``steps_left`` those to the end, ``steps_to_checkpoint`` those
-    to the next commit of the schedule. Prices are of an hour of one of ``units``: GPUs, or cores;
-    ``egress_price_per_gib`` is what the site that is left takes for checkpoints, ``brought_egress`` what the homes of
-    image and dataset take for these, in money.
+    size of one checkpoint (the next one is taken to be as large as the newest). ``bandwidth_bytes_per_second`` is what
+    the line carries that checkpoints take; those to the homes of image and dataset may carry something else. ``flush``
+    is the slowest commit so far, ``grace`` what the pod is given for its last one. ``restart`` is from a pod's creation
+    to its start. ``steps_at_risk`` are those since the newest commit, ``steps_left`` those to the end,
+    ``steps_to_checkpoint`` those to the next commit of the schedule. Prices are of an hour of one of ``units``: GPUs,
+    or cores; ``egress_price_per_gib`` is what the site that is left takes for checkpoints, ``brought_egress`` what the
+    homes of image and dataset take for these, in money.
     """
 
     image_bytes: int | None = None
@@ -42,6 +43,8 @@ class MoveFacts:
     missing_checkpoint_bytes: int | None = None
     checkpoint_bytes: int | None = None
     bandwidth_bytes_per_second: float | None = None
+    image_bytes_per_second: float | None = None
+    dataset_bytes_per_second: float | None = None
     flush: timedelta | None = None
     grace: timedelta | None = None
     restart: timedelta | None = None
@@ -64,11 +67,15 @@ class Advice(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MoveAdvice:
-    """What the estimate speaks for, and why; ``saving`` is money, below 0 where the move costs more than it brings."""
+    """What the estimate speaks for, and why; ``saving`` is money, below 0 where the move costs more than it brings.
+
+    ``next_checkpoint`` is how far that is which is to be waited for.
+    """
 
     advice: Advice
     reason: str
     saving: Decimal | None = None
+    next_checkpoint: timedelta | None = None
 
 
 def estimate(facts: MoveFacts) -> MoveEstimate:
@@ -77,8 +84,8 @@ def estimate(facts: MoveFacts) -> MoveEstimate:
     lost = timedelta() if fits else _steps(facts, facts.steps_at_risk)
     return MoveEstimate(
         beforehand={
-            "image": _transfer(facts, facts.image_bytes),
-            "dataset": _transfer(facts, facts.dataset_bytes),
+            "image": _transfer(facts, facts.image_bytes, facts.image_bytes_per_second),
+            "dataset": _transfer(facts, facts.dataset_bytes, facts.dataset_bytes_per_second),
             "checkpoints": _transfer(facts, facts.missing_checkpoint_bytes),
         },
         pause={
@@ -136,7 +143,8 @@ def advise(facts: MoveFacts, expected: MoveEstimate) -> MoveAdvice:
             f"about {_seconds(expected.known)} to the first resumed step, {_seconds(expected.known_pause)} of them "
             f"without training{saved}{unknown}"
         )
-    return MoveAdvice(advice=advice, reason=why, saving=money)
+    wait = _worth_waiting(facts) if advice is Advice.WAIT else None
+    return MoveAdvice(advice=advice, reason=why, saving=money, next_checkpoint=wait)
 
 
 def _worth_waiting(facts: MoveFacts) -> timedelta | None:
@@ -180,12 +188,11 @@ def _last_checkpoint_fits(facts: MoveFacts) -> bool | None:
     return facts.flush < facts.grace
 
 
-def _transfer(facts: MoveFacts, size_bytes: int | None) -> timedelta | None:
+def _transfer(facts: MoveFacts, size_bytes: int | None, bytes_per_second: float | None = None) -> timedelta | None:
+    rate = bytes_per_second or facts.bandwidth_bytes_per_second
     if size_bytes == 0:
         return timedelta()
-    if size_bytes is None or not facts.bandwidth_bytes_per_second:
-        return None
-    return timedelta(seconds=size_bytes / facts.bandwidth_bytes_per_second)
+    return None if size_bytes is None or not rate else timedelta(seconds=size_bytes / rate)
 
 
 def _steps(facts: MoveFacts, steps: int | None) -> timedelta | None:

@@ -16,7 +16,7 @@ from spillway.images.report import summary as tag_summary
 from spillway.runs.distribution import Route, dataset_routes, image_routes, repository_routes
 from spillway.runs.links import link_name
 from spillway.runs.migrating import bring, confirmed, drain, order_move, story
-from spillway.runs.move_plan import move_plan
+from spillway.runs.move_plan import move_plan, take_advice
 from spillway.runs.moving_datasets import copy_dataset
 from spillway.runs.moving_images import copy_image, copy_repository
 from spillway.runs.planning import plan_image
@@ -211,9 +211,11 @@ def run_move_order(params: Mapping[str, Any], *, say: Any) -> dict[str, Any]:
             say("%s", move_plan(services, params["run"], params["target"]).text)
             raise AirflowSkipException("dry run: nothing was held, moved or ended")
         ti = context["ti"]
+        wait = timedelta(minutes=params["wait_for_checkpoint"])
+        if params["as_advised"] and services.ledger.open_move(params["run"]) is None:
+            wait = max(wait, take_advice(move_plan(services, params["run"], params["target"])))
         origin = {"dag_id": ti.dag_id, "run_id": ti.run_id, "task_id": ti.task_id, "map_index": ti.map_index}
         move = order_move(services, params["run"], params["target"], params["reason"], say, origin=origin)
-        wait = timedelta(minutes=params["wait_for_checkpoint"])
         move = drain(services, bring(services, move, say, wait=wait), say)
     return {"run": move.run, "number": move.number, "target": encode(move.target)}
 

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from spillway.checkpoints.progress import Progress, write_progress
+from spillway.checkpoints.replicate import missing_bytes, replicate
+from spillway.errors import MoveRefused
 from spillway.lines import GIBIBYTE, bytes_per_second, link_between
-from spillway.migration import Advice
+from spillway.migration import Advice, MoveAdvice
 from spillway.model import JobSpec
-from spillway.runs.move_plan import MovePlan, move_plan
+from spillway.runs.move_plan import MovePlan, move_plan, take_advice
 from spillway.testing.carried_run import Carried
 from spillway.testing.standing_run import standing
 
@@ -69,4 +72,33 @@ def test_the_next_checkpoint_is_waited_for_when_the_job_says_that_it_is_near(
     open_run: Carry, make_job: MakeJob, job: dict[str, Any], committed: tuple[int, ...], advice: Advice
 ) -> None:
     run = open_run(make_job(**job))
-    assert planned(run, *committed, slowest_commit_seconds=10_000.0).advice.advice is advice
+    plan = planned(run, *committed, slowest_commit_seconds=10_000.0)
+    assert plan.advice.advice is advice
+    waits = timedelta(minutes=1) if advice is Advice.WAIT else timedelta()
+    assert take_advice(plan) == waits, "twice the ten seconds to the next one are less"
+
+
+def test_a_run_stays_where_its_order_is_only_to_be_carried_out_as_advised_and_the_move_does_not_pay(
+    open_run: Carry, make_job: MakeJob
+) -> None:
+    plan = planned(open_run(make_job()), 1, 2)
+    stays = replace(plan, advice=MoveAdvice(advice=Advice.STAY, reason="the move costs 3.00 more than it saves"))
+    with pytest.raises(MoveRefused, match=r"stays at onprem/gpu/owned, for the move costs 3\.00 more than it saves"):
+        take_advice(stays)
+
+
+def test_all_steps_that_the_target_lacks_are_to_be_brought_and_each_part_once(
+    open_run: Carry, make_job: MakeJob
+) -> None:
+    run = open_run(make_job())
+    plan = planned(run, 1, 2, 3)
+    sizes = [manifest.size_bytes for manifest in run.checkpoints("onprem").manifests()]
+    lacking = missing_bytes(run.checkpoints("onprem"), run.checkpoints("cloud"))
+    assert max(sizes) < lacking <= sum(sizes)
+    report = replicate(run.checkpoints("onprem"), run.checkpoints("cloud"))
+    assert (report.steps_copied, report.bytes_copied) == (3, lacking)
+    assert missing_bytes(run.checkpoints("onprem"), run.checkpoints("cloud")) == 0
+    rate = bytes_per_second(
+        link_between(run.services.cluster("onprem"), run.services.cluster("cloud")), run.services.ledger.link_rates()
+    )
+    assert plan.estimate.beforehand["checkpoints"] == timedelta(seconds=lacking / rate)

@@ -80,6 +80,19 @@ def replicate(
     )
 
 
+def missing_bytes(source: CheckpointStore, destination: CheckpointStore) -> int:
+    """About how much ``replicate`` would send: of the steps that it copies each part once.
+
+    Parts of older steps that the destination has are counted too, unless they are of its newest one.
+    """
+    head, there = source.head(), destination.head()
+    newest = None if there is None else there.newest
+    known = set() if newest is None else {part.sha256 for part in destination.manifest(newest).parts}
+    wanted = _newer(head, newest) if head is not None else ()
+    parts = {part.sha256: part.size_bytes for entry in wanted for part in source.manifest(entry).parts}
+    return sum(size for sha256, size in parts.items() if sha256 not in known)
+
+
 def _losses(source: CheckpointStore, destination: CheckpointStore) -> list[str]:
     """Copy what is left of pruned steps; gives why that was not possible, for steps matter more. The next call does."""
     try:

@@ -10,7 +10,7 @@ from spillway.commands.console import Console
 from spillway.commands.installation import Installation, run_record
 from spillway.commands.parsing import Subcommands, command, dry_run, seconds
 from spillway.runs.migrating import migrate
-from spillway.runs.move_plan import BEST, NOT_SPOT, move_plan
+from spillway.runs.move_plan import BEST, NOT_SPOT, move_plan, take_advice
 
 
 def register(runs: Subcommands) -> None:
@@ -35,6 +35,11 @@ def register(runs: Subcommands) -> None:
         help="let it commit once more before it is asked to end, at most so long (default: 0): for a last checkpoint "
         "that does not fit the grace",
     )
+    parser.add_argument(
+        "--as-advised",
+        action="store_true",
+        help="let it stay where the advice is to stay, and commit once more where that is to wait",
+    )
     parser.add_argument("--poll-seconds", type=seconds, default=2.0, help="between two looks at it (default: 2)")
     dry_run(parser)
 
@@ -51,6 +56,9 @@ def _migrate(installation: Installation, console: Console, options: argparse.Nam
             console.say(plan.text)
         return 0
     origin = {"started_by": "command line", "at": services.clock().isoformat()}
+    wait = timedelta(seconds=options.wait_for_checkpoint)
+    if options.as_advised:
+        wait = max(wait, take_advice(move_plan(services, run, options.target)))
     with console.working(f"moving run {run}") as say:
         quiet = (lambda line: None) if options.json else say
         move = migrate(
@@ -61,7 +69,7 @@ def _migrate(installation: Installation, console: Console, options: argparse.Nam
             quiet,
             origin=origin,
             poll_seconds=options.poll_seconds,
-            wait=timedelta(seconds=options.wait_for_checkpoint),
+            wait=wait,
         )
     if options.json:
         console.data(encode(move))
