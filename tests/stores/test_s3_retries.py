@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
-from functools import partial
+from pathlib import Path
 from threading import Event
 
 import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError
 
-from spillway.errors import AccessDenied, DigestMismatch, Unreachable
+from spillway.errors import DigestMismatch, Unreachable
 from spillway.stores.base import read_all
 from spillway.stores.parts import MIB
 from spillway.stores.patience import AWAY_SECONDS
@@ -23,6 +25,7 @@ from spillway.testing.s3_server import S3Server
 from spillway.testing.scripted_http import Answer as Scripted
 from spillway.testing.scripted_http import ScriptedServer
 from spillway.testing.slept_time import SleptTime
+from spillway.testing.wrong_clock import run_with_clock_off
 
 NOWHERE = "http://127.0.0.1:1"
 
@@ -39,17 +42,42 @@ def slept() -> SleptTime:
     return SleptTime()
 
 
+REQUESTS = """
+import sys
+from spillway.errors import AccessDenied
+from spillway.stores.s3 import open_store
+
+url, region, access_key, secret_key, bucket = sys.argv[1:]
+keys = {"access_key": access_key, "secret_key": secret_key}
+store = open_store(name="cloud", bucket=bucket, endpoint_url=url, region=region, **keys)
+for request in (
+    lambda: store.put("x", b"1", size_bytes=1),
+    lambda: list(store.list()),
+    lambda: store.head("x"),
+    lambda: store.delete(["x"]),  # through boto3
+):
+    try:
+        request()
+    except AccessDenied as refusal:
+        print(refusal)
+"""
+
+
+@pytest.mark.parametrize(("hours", "way"), [(1, "ahead of"), (-1, "behind")], ids=["fast", "slow"])
 def test_a_clock_that_is_an_hour_off_is_refused_by_a_real_server_and_told_as_such(
-    direct: S3Store, monkeypatch: pytest.MonkeyPatch
+    s3_server: S3Server, bucket: str, tmp_path: Path, hours: int, way: str
 ) -> None:
-    in_an_hour = datetime.now(UTC) + timedelta(hours=1)
-    monkeypatch.setattr("botocore.auth.get_current_datetime", lambda *_, **__: in_an_hour)
-    monkeypatch.setattr(direct._requests._place.signer, "_clock", in_an_hour.timestamp)
-    by_boto = partial(direct.delete, ["x"])
-    for call in (lambda: direct.put("x", b"1", size_bytes=1), lambda: list(direct.list()), by_boto):
-        with pytest.raises(AccessDenied, match="synchronise this machine's clock"):
-            call()
-    monkeypatch.undo()
+    who = (s3_server.admin.access_key, s3_server.admin.secret_key)
+    where = (s3_server.endpoint_url, s3_server.region, *who, bucket)
+    done = run_with_clock_off(REQUESTS, *where, seconds=hours * 3600, folder=tmp_path)
+    told = done.stdout.splitlines()
+    assert len(told) == 4, done.stderr
+    for line in told:
+        apart = re.search(
+            rf"; this machine's clock is (\d+) s {way} the store's; synchronise this machine's clock", line
+        )
+        assert apart is not None, line
+        assert abs(int(apart[1]) - 3600) <= 60
 
 
 @pytest.mark.parametrize("size", [10, 17 * MIB], ids=["small", "large"])
@@ -104,11 +132,15 @@ def test_a_storm_that_does_not_end_is_unreachable_after_some_minutes_and_a_few_t
 
 
 @pytest.mark.parametrize("form", ["seconds", "date"])
+@pytest.mark.parametrize("off", [timedelta(), timedelta(hours=-1)], ids=["", "by a server whose clock is slow"])
 def test_a_server_that_says_for_how_long_is_left_alone_for_as_long(
-    scripted: ScriptedServer, slept: SleptTime, form: str
+    scripted: ScriptedServer, slept: SleptTime, form: str, off: timedelta
 ) -> None:
-    in_two_minutes = format_datetime(datetime.now(UTC) + timedelta(seconds=120), usegmt=True)
-    answers = iter([busy("120" if form == "seconds" else in_two_minutes), Scripted(body=b"1")])
+    now = datetime.now(UTC) + off
+    in_two_minutes = format_datetime(now + timedelta(seconds=120), usegmt=True)
+    asked = busy("120" if form == "seconds" else in_two_minutes)
+    dated = replace(asked, headers={**asked.headers, "Date": format_datetime(now, usegmt=True)})
+    answers = iter([dated, Scripted(body=b"1")])
     scripted.script = lambda call: next(answers)
     assert asking(scripted, slept).read("GetObject", "GET", "x")[1] == b"1"
     (pause,) = slept.pauses

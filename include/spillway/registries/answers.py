@@ -59,5 +59,5 @@ def rate_limit_seconds(answer: Answer, *, attempt: int) -> float | None:
     header = answer.headers.get("retry-after")
     if answer.status not in (429, 503) or (answer.status == 503 and header is None):
         return None
-    asked = retry_after_seconds(header)
+    asked = retry_after_seconds(header, answer.headers.get("date"))
     return float(2**attempt) if asked is None else asked

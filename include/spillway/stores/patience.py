@@ -34,16 +34,24 @@ _AWAY_PAUSE_MAX_SECONDS = 5.0
 """Shorter: it is to be found soon after it is back."""
 
 
-def retry_after_seconds(header: str | None) -> float | None:
-    """How long ``Retry-After`` asks for, by seconds or by a date, as HTTP allows; None where it does not say that."""
+def retry_after_seconds(header: str | None, answered_at: str | None = None) -> float | None:
+    """How long ``Retry-After`` asks for, by seconds or by a date, as HTTP allows; None where it does not say that.
+
+    ``answered_at`` is the answer's own ``Date``: of the two clocks only the server's has to know the time.
+    """
     wanted = (header or "").strip()
     if wanted.isascii() and wanted.isdigit():
         return float(wanted)
+    date = _moment(wanted)
+    return None if date is None else max(date - (_moment(answered_at or "") or time.time()), 0.0)
+
+
+def _moment(text: str) -> float | None:
     try:
-        date = parsedate_to_datetime(wanted)
+        date = parsedate_to_datetime(text)
     except ValueError:
         return None
-    return max(date.replace(tzinfo=date.tzinfo or UTC).timestamp() - time.time(), 0.0)
+    return date.replace(tzinfo=date.tzinfo or UTC).timestamp()
 
 
 class Patience:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import re
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -38,6 +39,8 @@ _FAILED = {"RequestTimeout", "InternalError"}
 _SPOILED = {"BadDigest", "InvalidDigest", "XAmzContentChecksumMismatch", "XAmzContentSHA256Mismatch"}
 """The bytes that arrived are not those that were sent."""
 _FIX_CLOCK = "synchronise this machine's clock and the store's: requests are signed with the time"
+_SKEW_MAX_SECONDS = 15 * 60
+"""A request that is signed earlier or later than this is refused."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +79,19 @@ class Refusal:
     @property
     def retry_after_seconds(self) -> float | None:
         """How long the server asks to be left alone."""
-        return retry_after_seconds(self.headers.get("retry-after"))
+        return retry_after_seconds(self.headers.get("retry-after"), self.headers.get("date"))
+
+    @property
+    def clock_problem(self) -> str | None:
+        """How far the clocks are apart, as far as that is known, where the request was refused for that; else None.
+
+        The answer to HEAD does not say why it refuses; its date does.
+        """
+        date = _http_date(self.headers.get("date", ""))
+        ahead = 0.0 if date is None else time.time() - date.timestamp()
+        if abs(ahead) > _SKEW_MAX_SECONDS and self.status == 403:
+            return f"this machine's clock is {abs(ahead):.0f} s {'ahead of' if ahead > 0 else 'behind'} the store's"
+        return "" if self.code == "RequestTimeTooSkewed" else None
 
 
 def refusal(operation: str, status: int, headers: Mapping[str, str], body: bytes) -> Refusal:
@@ -107,7 +122,9 @@ def raise_typed(
     if code == "NoSuchBucket":
         raise Missing("bucket", bucket, store, fix="create it, or correct the bucket's name")
     if code in _DENIED or status in (401, 403):
-        raise AccessDenied(store, seen, fix=_FIX_CLOCK if code == "RequestTimeTooSkewed" else check_keys)
+        if answer.clock_problem is not None:
+            raise AccessDenied(store, "; ".join(filter(None, (seen, answer.clock_problem))), fix=_FIX_CLOCK)
+        raise AccessDenied(store, seen, fix=check_keys)
     # A put that is to replace a version finds 404 where there is none any more.
     if condition and (status in (409, 412) or (status == 404 and answer.operation == "PutObject")):
         raise PreconditionFailed(store, key, condition)
@@ -158,8 +175,8 @@ def _stored_sha256(headers: Mapping[str, str], noted: Mapping[str, str]) -> str 
 def _http_date(text: str) -> datetime | None:
     """``Sun, 06 Nov 1994 08:49:37 GMT``; None for anything else."""
     try:
-        day, month, year, time = text[5:-4].split(" ")
-        hour, minute, second = time.split(":")
+        day, month, year, clock = text[5:-4].split(" ")
+        hour, minute, second = clock.split(":")
         return datetime(
             int(year), 1 + _MONTHS.index(month) // 3, int(day), int(hour), int(minute), int(second), tzinfo=UTC
         )
