@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from spillway.checkpoints import claims, sweep
-from spillway.checkpoints.claims import SWEEP_LIFE, Sweep, write_sweep
+from spillway.checkpoints.claims import SWEEP_LIFE, Sweep, read_sweep, write_sweep
 from spillway.checkpoints.layout import part_key, sha256_of, sweep_key
 from spillway.checkpoints.prune import PruneReport
 from spillway.checkpoints.store import CheckpointStore
@@ -82,6 +82,22 @@ def test_by_a_made_up_clock_a_link_that_is_too_slow_leaves_the_parts_and_says_so
     assert len(list(store.list(f"{RUN}/parts/"))) == LEFT_OVERS + 1
     told = summary(PruneReport(swept=report))
     assert told == f"{LEFT_OVERS} parts left, the store answers too slowly to delete them safely"
+
+
+@pytest.mark.parametrize(("age", "goes_on"), [(timedelta(0), False), (SWEEP_LIFE + timedelta(seconds=1), True)])
+def test_another_sweep_is_dead_when_it_is_by_the_stores_clock_too(
+    store: LocalStore, age: timedelta, goes_on: bool
+) -> None:
+    left_overs(store)
+    another = Sweep(by="another", parts=(sha256_of(b"theirs"),))
+    write_sweep(store, RUN, another, replacing=None)
+    file = Path(store.name.removeprefix("file://")) / sweep_key(RUN)
+    os.utime(file, (file.stat().st_mtime - age.total_seconds(),) * 2)
+    an_hour_fast = datetime.now(UTC) + timedelta(hours=1)
+    report = sweep.sweep(CheckpointStore(store, RUN), now=an_hour_fast)
+    assert (report.busy, report.parts) == ((False, LEFT_OVERS) if goes_on else (True, 0))
+    assert read_sweep(store, RUN) == (None if goes_on else another)
+    assert [entry.key for entry in store.list(f"{RUN}/SWEEP")] == ([] if goes_on else [sweep_key(RUN)])
 
 
 class LateStore(WatchedStore):

@@ -198,13 +198,26 @@ def _delete(
 
 def _announce(checkpoints: CheckpointStore, mine: Sweep, now: datetime) -> bool:
     there = checkpoints.store.head(sweep_key(checkpoints.run))
-    if there is not None and not (there.modified_at and now - there.modified_at > SWEEP_LIFE):
+    if there is not None and not _is_dead(checkpoints, there, now):
         return False
     try:
         write_sweep(checkpoints.store, checkpoints.run, mine, replacing=there.etag if there else None)
     except PreconditionFailed:
         return False
     return True
+
+
+def _is_dead(checkpoints: CheckpointStore, sweep: ObjectInfo, now: datetime) -> bool:
+    """Whether a sweep is over by the clock here and by that of the store, which dated it: a living one deletes."""
+    if sweep.modified_at is None or now - sweep.modified_at <= SWEEP_LIFE:
+        return False
+    stamp = f"{sweep.key}-{uuid.uuid4().hex}"
+    checkpoints.store.put(stamp, b"", size_bytes=0)
+    try:
+        there = checkpoints.store.head(stamp)
+    finally:
+        checkpoints.store.delete([stamp])
+    return there is not None and there.modified_at is not None and there.modified_at - sweep.modified_at > SWEEP_LIFE
 
 
 def _withdraw(checkpoints: CheckpointStore, mine: Sweep) -> None:
