@@ -72,6 +72,7 @@ def judge(
     """The class that the pod belongs to at ``now``.
 
     Args:
+        now: by the cluster's clock, as the moments of ``pod`` are.
         startup_limit: from creation to a running trainer: scheduling, image pull and container start together.
         node_margin: how long beyond the pod's grace a silent node or cluster is waited for.
         unreachable_since: the first of the failed polls since the last answer; ``pod`` is then the last answer, and

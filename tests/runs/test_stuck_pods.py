@@ -6,7 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
+import pytest
+
 from spillway.clouds.base import LogLines
+from spillway.errors import Unreachable
 from spillway.handover import STUCK_LIMIT
 from spillway.model import Attempt, AttemptState, Cluster, JobSpec, Outcome, PodPhase, PodState, VerdictKind
 from spillway.runs.engine import conclude
@@ -37,9 +40,12 @@ class ClusterWithStuckPod:
     pod: PodState
     clock: Clock
     wishes: int = 0
+    silent: bool = False
 
     def state(self, pod_name: str, **_: object) -> PodState:
         assert pod_name == self.pod.name
+        if self.silent:
+            raise Unreachable("cluster 'onprem'", "Connection refused")
         return self.pod
 
     def owned(self, *_: object) -> tuple[PodState, ...]:
@@ -88,7 +94,7 @@ def test_a_watch_says_that_a_pod_is_stuck_as_soon_as_it_is_and_ends_when_it_has_
     run = open_run(make_job())
     services, attempt, cluster, clock = stuck(run)
     cluster.pod = replace(cluster.pod, disruption="EvictionByEvictionAPI", deleted_at=clock.now)
-    watch = Watch(services=services, attempt=attempt)
+    watch = Watch(services=services, attempt=attempt, steady=clock)
     assert watch.poll().summary == "disrupted: EvictionByEvictionAPI; waiting for the pod to end"
 
     clock.now += patience(services, attempt) + SECOND
@@ -104,6 +110,49 @@ def test_a_watch_says_that_a_pod_is_stuck_as_soon_as_it_is_and_ends_when_it_has_
     assert "look at node onprem-1 of cluster 'onprem'" in ended.reason
     assert cluster.wishes == 1
     assert conclude(services, run.run, 1, ended, run.said.append).outcome is Outcome.PREEMPTED
+
+
+@pytest.mark.parametrize("hours", [1, -1], ids=["forward", "back"])
+def test_a_clock_that_is_set_by_an_hour_neither_ends_a_pod_nor_hands_its_run_over(
+    open_run: Carry, make_job: MakeJob, hours: int
+) -> None:
+    run = open_run(make_job())
+    services, attempt, cluster, wall = stuck(run)
+    steady = cluster.clock = Clock(wall.now)
+    watch = Watch(services=services, attempt=attempt, steady=steady)
+    running = cluster.pod
+    starting = replace(running, phase=PodPhase.PENDING, created_at=wall.now, read_at=wall.now)
+
+    def goes_on_although_the_clock_is_set() -> None:
+        for _ in range(2):
+            assert watch.poll().ended is None
+            wall.now += timedelta(hours=hours)
+        assert watch.poll().ended is None
+
+    cluster.pod = starting
+    goes_on_although_the_clock_is_set()
+    cluster.pod = running
+    cluster.silent = True
+    goes_on_although_the_clock_is_set()
+    cluster.silent = False
+    cluster.pod = replace(running, disruption="EvictionByEvictionAPI")
+    goes_on_although_the_clock_is_set()
+
+    steady.now += patience(services, attempt) + STUCK_LIMIT + SECOND
+    ended = watch.poll().ended
+    assert ended is not None and ended.kind is VerdictKind.PREEMPTED
+
+
+def test_how_old_a_pod_is_its_clusters_clock_tells(open_run: Carry, make_job: MakeJob) -> None:
+    run = open_run(make_job())
+    services, attempt, cluster, wall = stuck(run)
+    limit, there = services.configuration.runs.startup_limit, wall.now - timedelta(hours=1)
+    watch = Watch(services=services, attempt=attempt, steady=Clock(wall.now))
+    cluster.pod = replace(cluster.pod, phase=PodPhase.PENDING, created_at=there, read_at=there + limit)
+    assert watch.poll().ended is None
+    cluster.pod = replace(cluster.pod, read_at=there + limit + SECOND)
+    look = watch.poll()
+    assert look.summary.startswith(f"not running {(limit + SECOND).total_seconds():.0f} s after its creation")
 
 
 def test_an_old_pod_that_does_not_end_holds_back_the_next_attempt_only_for_so_long(

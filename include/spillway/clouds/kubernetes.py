@@ -87,6 +87,9 @@ class KubernetesCluster:
         return self.state(name)
 
     def state(self, pod_name: str, *, last_node: str | None = None) -> PodState:
+        return self._dated(self._state(pod_name, last_node))
+
+    def _state(self, pod_name: str, last_node: str | None) -> PodState:
         pod = self._find(f"{self._paths['Pod']}/{pod_name}")
         if pod is not None:
             return self._with_node(pod)
@@ -177,7 +180,7 @@ class KubernetesCluster:
         owned += [gang_state(str(pods[0].attempt), uid, pods) for uid, pods in gangs.items()]
         jobs = self._readable(self._paths["Job"], ours)
         owned += [job_state(job, cluster=self._cluster.name) for job in jobs if job["metadata"]["uid"] not in gangs]
-        return tuple(owned)
+        return tuple(self._dated(state) for state in owned)
 
     def namespace_exists(self) -> bool:
         return self._find(f"/api/v1/namespaces/{self._cluster.namespace}") is not None
@@ -190,6 +193,9 @@ class KubernetesCluster:
     def clock_ahead(self) -> timedelta | None:
         """How far the API's clock was ahead of the one here at its last answer; None where it did not say."""
         return self._api.clock_ahead
+
+    def _dated(self, state: PodState) -> PodState:
+        return replace(state, read_at=datetime.now(UTC) + (self.clock_ahead or timedelta()))
 
     def _adopt(self, kind: str, name: str, wanted: Mapping[str, str]) -> Json:
         found: Json = self._api.json("GET", f"{self._paths[kind]}/{name}")

@@ -252,7 +252,8 @@ class PodState:
     ``exit_code``, ``container_reason`` and ``container_message`` are of the trainer's container, ``message`` is of the
     pod or its scheduling. ``node_changed_at`` is when ``node_ready`` last changed; ``node_deleted`` is True while the
     node is being deleted, shut down or drained. ``attempt`` and ``installation`` are what its labels say. Of a gang
-    it is the pod that decides, ``others_running`` beside it.
+    it is the pod that decides, ``others_running`` beside it. Every moment is one of the cluster's clock, also
+    ``read_at``, when the API answered; None where that is not known.
     """
 
     name: str
@@ -280,3 +281,4 @@ class PodState:
     attempt: str | None = None
     installation: str | None = None
     others_running: bool = False
+    read_at: datetime | None = field(default=None, compare=False)

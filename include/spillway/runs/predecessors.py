@@ -23,17 +23,18 @@ def await_predecessors(services: Services, attempt: Attempt, say: Say) -> None:
     A cluster that does not answer is not waited for, nor is a pod that is stuck for too long: what still runs is kept
     out by the fence.
     """
-    asked: dict[str, datetime] = {}
+    asked: dict[str, datetime] = {}  # by the clock of each pod's cluster
     said: set[str] = set()
     while working := _at_work(services, attempt, asked):
         for client, pod in working:
             if pod.name not in asked:
-                asked[pod.name] = services.clock()
+                asked[pod.name] = pod.read_at or services.clock()
                 say(f"pod {pod.name} of an earlier attempt still runs at {pod.cluster}; waiting for it to end")
                 with contextlib.suppress(Unreachable):  # then it is not seen the next time either
                     ask_to_end(client, pod, attempt.job)
             margin = services.configuration.runs.node_margin
-            late = stuck(pod, now=services.clock(), node_margin=margin, ending_since=asked[pod.name])
+            now = pod.read_at or services.clock()
+            late = stuck(pod, now=now, node_margin=margin, ending_since=asked[pod.name])
             if late and late not in said:
                 said.add(late)
                 say(late)
@@ -54,11 +55,12 @@ def _at_work(
         except SpillwayError:
             continue
         margin = services.configuration.runs.node_margin
-        now = services.clock()
         found += [
             (client, pod)
             for pod in pods
             if pod.attempt in labels
-            and not may_hand_over(pod, now=now, node_margin=margin, ending_since=asked.get(pod.name))
+            and not may_hand_over(
+                pod, now=pod.read_at or services.clock(), node_margin=margin, ending_since=asked.get(pod.name)
+            )
         ]
     return found

@@ -69,7 +69,8 @@ def steady_clock() -> Callable[[], datetime]:
 class Watch:
     """The memory between polls of one attempt. ``logs_until``: up to when its log has been shown.
 
-    ``steady`` counts how long a trainer is silent: a wall clock that is set forward is no silence.
+    ``steady`` counts how long a trainer or a cluster is silent: a wall clock that is set forward is no silence. How old
+    a pod is its cluster's clock tells. Leases and what is stored go by the wall clock of ``services``.
     ``_shown``: the last lines of what was shown, which travel with the end of an attempt that did not succeed.
     """
 
@@ -104,11 +105,12 @@ class Watch:
         try:
             pod = self.services.pod(self.attempt)
         except SpillwayError as problem:
-            return self._unreachable(problem, now)
+            return self._unreachable(problem)
         self._last, self._unreachable_since = pod, None
         self.attempt = note_start(self.services, self.attempt, pod)
         news, lines = self._note_progress(), self._new_log_lines(pod)
-        seen = self._judge(pod, now)
+        read_at = pod.read_at or self.steady()
+        seen = self._judge(pod, read_at)
         stall = self._listen(pod, news, lines)
         if self._verdict is None and seen.kind is not VerdictKind.SUCCEEDED:
             self._verdict = noted_ending(self.attempt) or (self._to_end(stall, now) if seen.watch_on else None)
@@ -122,7 +124,7 @@ class Watch:
                 move=standing.move if standing else None,
             )
         self._verdict = self._verdict or seen
-        return self._drain(self._verdict, pod, now, lines or ())
+        return self._drain(self._verdict, pod, read_at, lines or ())
 
     def _standing(self, now: datetime) -> Standing | None:
         """How an attempt that trains stands with its deadline."""
@@ -182,7 +184,7 @@ class Watch:
         reason = "; ".join(filter(None, [verdict.reason, late]))
         at = pod.finished_at
         if pod.phase in OVER:  # it may have ended while nobody watched
-            at = end_of(self.services, self.attempt, pod, self._looked_after_at or now)
+            at = end_of(self.services, self.attempt, pod, self._looked_after_at or self.services.clock())
         return _end(dataclasses.replace(verdict, reason=reason), lines=lines, tail=self._log_tail(verdict, pod), at=at)
 
     def _ask_to_end(self, verdict: PodVerdict, pod: PodState) -> str:
@@ -197,8 +199,9 @@ class Watch:
         self._stop_asked = True
         return ""
 
-    def _unreachable(self, problem: SpillwayError, now: datetime) -> Look:
+    def _unreachable(self, problem: SpillwayError) -> Look:
         """Silence says nothing of the pod; only past its grace and the margin may the run go on elsewhere."""
+        now = self.steady()
         self._unreachable_since = self._unreachable_since or now
         self._hearing.lose()
         self.services.forget(self.attempt.candidate.cluster)
