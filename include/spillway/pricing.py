@@ -15,7 +15,12 @@ _HOUR = Decimal(timedelta(hours=1) // timedelta(microseconds=1))
 
 
 def hourly_price(pool: NodePool, billing: Billing) -> Decimal | None:
-    """The declared price of a GPU, of a core in a pool without GPUs; None where there is none that can be believed.
+    """What another hour costs of a GPU, or of a core in a pool without GPUs: 0 where it is paid for already."""
+    return Decimal(0) if pool.is_paid(billing) else declared_price(pool, billing)
+
+
+def declared_price(pool: NodePool, billing: Billing) -> Decimal | None:
+    """The declared price of that hour; None where there is none that can be believed.
 
     A price that is absent, not a number, infinite or negative is not a price; nor is 0, except for owned GPUs.
     """
@@ -30,7 +35,12 @@ def price_of_run(pool: NodePool, billing: Billing, now: datetime, lasting: timed
     usual, cheaper = hourly_price(pool, billing), off_peak_price(pool, billing)
     if usual is None or cheaper is None:
         return usual
-    return cheaper if cheaper_from(pool, billing, now, lasting) == now else usual
+    return min(cheaper, usual) if cheaper_from(pool, billing, now, lasting) == now else usual
+
+
+def break_even_hours(on_demand: Decimal, reserved: Decimal, hours: Decimal) -> Decimal:
+    """How many of the hours a GPU has to be used so that reserving it, which costs all of them, is no dearer."""
+    return EXACT.divide(EXACT.multiply(hours, reserved), on_demand)
 
 
 def monthly_fixed_cost(pool: NodePool) -> Decimal:
@@ -43,7 +53,7 @@ def price_is_stale(pool: NodePool, billing: Billing, max_age: timedelta | None, 
     """Whether a price is older than it may be; one of which nobody says how old it is may be any age. Owned GPUs have
     no price that anybody else changes.
     """
-    if max_age is None or billing is Billing.OWNED:
+    if max_age is None or billing is Billing.OWNED or pool.is_paid(billing):
         return False
     return pool.prices_as_of is None or now - pool.prices_as_of > max_age
 

@@ -12,7 +12,15 @@ from typing import Any
 import pytest
 
 from spillway.config import Configuration, configuration_directory, load, load_job
-from spillway.config.clusters import ClusterEntry, GpuShareEntry, LinkEntry, PoolEntry, RegistryEntry, StoreEntry
+from spillway.config.clusters import (
+    ClusterEntry,
+    GpuShareEntry,
+    LinkEntry,
+    PoolEntry,
+    RegistryEntry,
+    ReservedEntry,
+    StoreEntry,
+)
 from spillway.config.datasets import DatasetEntry
 from spillway.config.job import JobFile
 from spillway.config.schema import QuotaEntry, RepositoryEntry, RetentionEntry, RunsEntry
@@ -31,6 +39,7 @@ from spillway.model import (
     PlacementPolicy,
     QuotaShare,
     RegistryRef,
+    ReservedContract,
     Retention,
     RunPolicy,
     StoreRef,
@@ -163,6 +172,7 @@ def test_without_retention_every_checkpoint_is_kept(directory: Path, write: Writ
         (ClusterEntry, Cluster),
         (PoolEntry, NodePool),
         (GpuShareEntry, GpuShare),
+        (ReservedEntry, ReservedContract),
         (LinkEntry, Link),
         (StoreEntry, StoreRef),
         (RegistryEntry, RegistryRef),

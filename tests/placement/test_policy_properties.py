@@ -29,6 +29,7 @@ from spillway.model import (
     Priority,
     QueuedRun,
     Reservation,
+    ReservedContract,
     Schedule,
     Snapshot,
     Tier,
@@ -72,6 +73,7 @@ NIGHT = OffPeak(
     prices_per_hour={Billing.ON_DEMAND: Decimal(5)},
 )
 CLOUD_POOL = cloud_pool(
+    reserved=ReservedContract(gpus=8),
     off_peak=NIGHT,
     max_nodes=2,
     prices_per_gpu_hour={Billing.ON_DEMAND: Decimal(8), Billing.RESERVED: Decimal(8), Billing.SPOT: Decimal("2.8")},
@@ -272,6 +274,7 @@ def test_jobs_placed_one_after_the_other_never_exceed_a_node(queue: list[JobSpec
             fitting = [k for k, f in free.items() if k[:2] == (held.cluster, held.pool) and f >= wanted]
             free[min(fitting)] -= wanted
     assert all(left >= 0 for left in free.values())
+    assert sum(held.gpus for held in promised if held.billing is Billing.RESERVED) <= 8
 
 
 @given(seen=snapshots(), job=jobs)

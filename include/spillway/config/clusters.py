@@ -28,7 +28,7 @@ from spillway.config.schema import (
     Words,
 )
 from spillway.errors import UnknownName
-from spillway.model import Cluster, GpuShare, Link, NodePool, OffPeak, RegistryRef, StoreRef
+from spillway.model import Billing, Cluster, GpuShare, Link, NodePool, OffPeak, RegistryRef, ReservedContract, StoreRef
 
 PROVIDERS = ("eks", "kubernetes", "sandbox")
 
@@ -54,6 +54,11 @@ class OffPeakEntry(Entry):
         return OffPeak(begins=begins, ends=ends, time_zone=self.time_zone, prices_per_hour=self.prices_per_hour or {})
 
 
+class ReservedEntry(Entry):
+    gpus: Count
+    paid: Flag = False
+
+
 class PoolEntry(Entry):
     name: Label
     gpus_per_node: WholeGpus
@@ -69,11 +74,14 @@ class PoolEntry(Entry):
     fixed_cost_per_month: Amount = Decimal(0)
     gpu_share: GpuShareEntry | None = None
     off_peak: OffPeakEntry | None = None
+    reserved: ReservedEntry | None = None
 
     @model_validator(mode="after")
     def _what_its_kind_needs(self) -> PoolEntry:
         kind = "with GPUs" if self.gpus_per_node else "without GPUs (gpus_per_node: 0)"
-        needed, unfit = (_OF_GPUS, _OF_CORES[:1]) if self.gpus_per_node else (_OF_CORES, (*_OF_GPUS, "gpu_share"))
+        needed, unfit = (
+            (_OF_GPUS, _OF_CORES[:1]) if self.gpus_per_node else (_OF_CORES, (*_OF_GPUS, "gpu_share", "reserved"))
+        )
         said = [key for key in unfit if getattr(self, key)]
         missing = [key for key in needed if not getattr(self, key)]
         if said:
@@ -93,11 +101,25 @@ class PoolEntry(Entry):
                 )
         return self
 
+    @model_validator(mode="after")
+    def _reserved_are_gpus_of_it(self) -> PoolEntry:
+        if self.reserved is None:
+            return self
+        if Billing.RESERVED not in (self.prices_per_gpu_hour or {}):
+            raise notation.refused("reserved needs the price 'reserved' in prices_per_gpu_hour")
+        most = self.gpus_per_node * self.max_nodes
+        if self.reserved.gpus > most:
+            raise notation.refused(
+                f"reserved.gpus is {self.reserved.gpus}, and the pool never has more than {most} GPUs"
+            )
+        return self
+
     def pool(self) -> NodePool:
         share = self.gpu_share and GpuShare(**dict(self.gpu_share))
         off_peak = self.off_peak and self.off_peak.off_peak()
         said = {name: value for name, value in dict(self).items() if value is not None}
-        return NodePool(**said | {"gpu_share": share, "off_peak": off_peak})
+        reserved = self.reserved and ReservedContract(**dict(self.reserved))
+        return NodePool(**said | {"gpu_share": share, "off_peak": off_peak, "reserved": reserved})
 
 
 class LinkEntry(Entry):

@@ -11,7 +11,7 @@ from spillway.attribution import MonthlyCost, total_of
 from spillway.costs.lines import lines
 from spillway.model import Attempt, Billing, Cluster, ClusterState, NodePool, Outcome
 from spillway.months import Month
-from spillway.pricing import EXACT, gpu_hours, hourly_price
+from spillway.pricing import EXACT, break_even_hours, declared_price, gpu_hours, hourly_price
 
 LOW_UTILISATION = Decimal("0.3")
 LONG_GPU_HOURS = Decimal(24)
@@ -88,7 +88,7 @@ def _reserved(
     for cluster in clusters:
         for pool in cluster.pools:
             on_demand = hourly_price(pool, Billing.ON_DEMAND)
-            reserved = hourly_price(pool, Billing.RESERVED)
+            reserved = declared_price(pool, Billing.RESERVED)
             if on_demand is None or reserved is None or not elapsed:
                 continue
             busy = _hours_by_rank([p for p in parts if _at(p, cluster, pool) and p.entry.billing is Billing.ON_DEMAND])
@@ -106,11 +106,6 @@ def _reserved(
                     saves=EXACT.multiply(total_of(pays), whole),
                     carried_out_by="a contract with the provider; train then places by the reserved price",
                 )
-
-
-def break_even_hours(on_demand: Decimal, reserved: Decimal, hours: Decimal) -> Decimal:
-    """How many of the hours a GPU has to be used so that reserving it, which costs all of them, is no dearer."""
-    return EXACT.divide(EXACT.multiply(hours, reserved), on_demand)
 
 
 def _wasted(parts: Sequence[MonthlyCost], attempts: Mapping[str, Attempt], whole: Decimal) -> Iterable[Advice]:

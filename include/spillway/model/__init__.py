@@ -57,7 +57,7 @@ from spillway.model.observed import (
     Schedule,
     Snapshot,
 )
-from spillway.model.pools import GPU_RESOURCE, Billing, GpuShare, NodePool, OffPeak, shape_in_words
+from spillway.model.pools import GPU_RESOURCE, Billing, GpuShare, NodePool, OffPeak, ReservedContract, shape_in_words
 from spillway.model.spending import Budget, BudgetState, Crossing, LateRun, Notice, NoticeTarget
 from spillway.model.stored import (
     CheckpointManifest,
@@ -122,6 +122,7 @@ __all__ = [
     "RegistryRef",
     "Rejection",
     "Reservation",
+    "ReservedContract",
     "Retention",
     "RunPolicy",
     "Schedule",

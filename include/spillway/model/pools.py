@@ -58,6 +58,16 @@ class OffPeak:
     prices_per_hour: Mapping[Billing, Decimal] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReservedContract:
+    """How many of a pool's GPUs are reserved by contract. ``paid``: whether they are paid for already, used or not, so
+    that another hour of them costs nothing more.
+    """
+
+    gpus: int
+    paid: bool = False
+
+
 def gpus_in_all(gpus_per_node: int, nodes: int, fraction: Decimal | None) -> Decimal:
     """How many GPUs so many nodes with so many each are; ``fraction`` is the part of its one GPU that a pod takes."""
     return Decimal(gpus_per_node * nodes) if fraction is None else fraction
@@ -95,6 +105,7 @@ class NodePool:
     fixed_cost_per_month: Decimal = Decimal(0)
     gpu_share: GpuShare | None = None
     off_peak: OffPeak | None = None
+    reserved: ReservedContract | None = None
 
     @property
     def max_gpus(self) -> int:
@@ -104,6 +115,10 @@ class NodePool:
     def prices_per_hour(self) -> Mapping[Billing, Decimal]:
         """Those of a GPU; of a core where it has no GPUs."""
         return self.prices_per_gpu_hour if self.gpus_per_node else self.prices_per_core_hour
+
+    def is_paid(self, billing: Billing) -> bool:
+        """Whether GPUs that are billed so are paid for already."""
+        return billing is Billing.RESERVED and self.reserved is not None and self.reserved.paid
 
     @property
     def priced_units(self) -> Decimal:

@@ -32,6 +32,7 @@ from spillway.placement.filters import (
 from spillway.placement.gpus import cpu_work, gpu_memory, gpu_model, gpu_share
 from spillway.placement.offpeak import off_peak
 from spillway.placement.queueing import ROOM, head_of_line
+from spillway.placement.reserved import reserved
 
 Filter = Callable[[JobSpec, Candidate, Context], Rejection | None]
 
@@ -48,6 +49,7 @@ FILTERS: tuple[Filter, ...] = (
     interruption,
     early_enough,
     off_peak,
+    reserved,
     price,
     most_paid,
     cloud_access,
@@ -69,6 +71,7 @@ BY_BILLING: tuple[Filter, ...] = (
     interruption,
     early_enough,
     off_peak,
+    reserved,
     price,
     most_paid,
     cloud_access,

@@ -27,7 +27,7 @@ def qos(job: JobSpec, candidate: Candidate, context: Context) -> float:
     """How well the place suits the priority: 1 its first choice, 0.5 its second, 0 any other.
 
     On-premises is everybody's first choice, the second is that of the policy. For a job with a deadline it is spot
-    while that can be met, and then anything but spot.
+    while that can be met, and then anything but spot. Who takes spot takes what is reserved and paid for as gladly.
     """
     if context.cluster(candidate).kind is SiteKind.ONPREM:
         return 1.0
@@ -37,7 +37,7 @@ def qos(job: JobSpec, candidate: Candidate, context: Context) -> float:
         return 0.0 if spot else 0.5
     if stands is None and context.policy.second_choice[job.priority] is SecondChoice.HIGH_PERFORMANCE:
         return 0.5 if not spot and is_fast(context.pool(candidate).gpu_model) else 0.0
-    return 0.5 if spot else 0.0
+    return 0.5 if spot or context.pool(candidate).is_paid(candidate.billing) else 0.0
 
 
 def cost(job: JobSpec, candidate: Candidate, context: Context) -> float:

@@ -1,0 +1,54 @@
+"""Reserved GPUs: those under contract as far as they go, others only for who needs them long enough."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from decimal import Decimal
+
+from spillway.model import Billing, Candidate, JobSpec, NodePool, Rejection
+from spillway.placement.context import Context
+from spillway.placement.filters import never, waits
+from spillway.pricing import break_even_hours, hourly_price
+
+MONTH_HOURS = Decimal(730)
+"""Of a mean month: what is reserved is paid for all of them, used or not."""
+
+
+def reserved(job: JobSpec, candidate: Candidate, context: Context) -> Rejection | None:
+    """Whether the contract has GPUs left; without one, whether the job alone is worth a month of them."""
+    if candidate.billing is not Billing.RESERVED:
+        return None
+    pool = context.pool(candidate)
+    if pool.reserved is None:
+        return _breaks_even(job, pool)
+    most = pool.reserved.gpus
+    if job.gpus > most:
+        return never("reserved", f"needs {job.gpus} GPUs, the contract is of {most}")
+    left = most - context.once(("reserved", candidate), lambda: _in_use(candidate, context))
+    if job.gpus <= left:
+        return None
+    return waits("reserved", f"needs {job.gpus} GPUs, {left.normalize():f} of the {most} under contract are left")
+
+
+def _in_use(place: Candidate, context: Context) -> Decimal:
+    held = (r.gpus for r in context.snapshot.reservations if (r.cluster, r.pool, r.billing) == (
+        place.cluster, place.pool, place.billing
+    ))  # fmt: skip
+    return sum(held, Decimal(0))
+
+
+def _breaks_even(job: JobSpec, pool: NodePool) -> Rejection | None:
+    """Nothing to compare with, nothing to say: where reserved GPUs are all that there is, a price alone decides."""
+    on_demand, price = hourly_price(pool, Billing.ON_DEMAND), hourly_price(pool, Billing.RESERVED)
+    if on_demand is None or price is None:
+        return None
+    pays_from = break_even_hours(on_demand, price, MONTH_HOURS)
+    trains = job.expected_duration
+    if trains is not None and Decimal(trains // timedelta(seconds=1)) >= pays_from * 3600:
+        return None
+    told = "does not say how long it trains" if trains is None else f"trains for {trains}"
+    return never(
+        "reserved",
+        f"{told}; without a contract (`reserved` of the pool) they pay from {pays_from:.0f} of the {MONTH_HOURS} hours "
+        "of a month on",
+    )
