@@ -62,6 +62,7 @@ def test_who_waits_sees_all_that_reserving_decides_from(ledger: Ledger) -> None:
     reserve(ledger, "r", JOB, decide=decide, seen=SEEN, policy=LIMITED)
     [decided] = decide.saw
     assert known(ledger, "r") == decided
+    assert ledger.for_job("r", JOB, ledger.with_promises(SEEN, LIMITED, NOW), LIMITED, NOW) == decided
     assert [r.attempt for r in decided.reservations] == ["another-1"]
     assert (decided.requester, len(decided.budgets), len(decided.cool_downs)) == ("train", 1, 1)
     assert decided.schedule is not None

@@ -42,6 +42,7 @@ def waiting(deferred: pytest.ExceptionInfo[TaskDeferred]) -> str:
     return str(trigger.of_run)
 
 
+@pytest.mark.usefixtures("_soon")
 def test_who_waits_for_a_place_is_told_that_its_run_is_cancelled(installed: Installed) -> None:
     installed.ledger.open_run(RUN, job_spec(), {}, NOW)
     installed.ledger.cancel_run(RUN, REASON, NOW)

@@ -2,28 +2,102 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from datetime import timedelta
+from decimal import Decimal
 
-from spillway.model import JobSpec
-from spillway.runs.admission import decide, look, snapshot
+import pytest
+
+from spillway.model import (
+    AttemptState,
+    Billing,
+    Destination,
+    JobSpec,
+    MoveEstimate,
+    Outcome,
+    PlacementDecision,
+    Snapshot,
+)
+from spillway.runs import looking
+from spillway.runs.admission import decide, snapshot
+from spillway.runs.looking import Lookout
+from spillway.runs.services import Services
 from spillway.testing.carried_run import Carried
 
+HOUR = timedelta(hours=1)
 MakeJob = Callable[..., JobSpec]
 Carry = Callable[[JobSpec], Carried]
 
 
-def test_a_look_counts_what_was_promised_since_the_clusters_were_seen(open_run: Carry, make_job: MakeJob) -> None:
-    run = open_run(make_job(gpu_model="H100", gpus_per_node=1))
+def test_a_look_comes_to_what_reserving_would(open_run: Carry, make_job: MakeJob) -> None:
+    run, lookout = open_run(make_job(gpu_model="H100", gpus_per_node=1)), Lookout()
     seen = snapshot(run.services, run.job)
     [cloud] = [state for state in seen.clusters if state.cluster.name == "cloud"]
-    free = sum(node.allocatable_gpus for node in cloud.nodes)
-    for _ in range(free):
-        found = look(run.services, run.job, seen)
+    for _ in range(sum(node.allocatable_gpus for node in cloud.nodes)):
+        found = lookout.look(run.services, run.job)
         assert found.chosen is not None
         assert found.chosen.cluster == "cloud"
         open_run(run.job).place()
     for job, possible in ((run.job, True), (replace(run.job, gpu_model="V100"), False)):
-        found = look(run.services, job, seen)
-        assert found == replace(decide(run.services, job, seen), verdicts=())
+        found = lookout.look(run.services, job)
         assert (found.chosen, found.possible) == (None, possible)
+        assert replace(found, taken_at=seen.taken_at) == replace(decide(run.services, job, seen), verdicts=())
+
+
+def test_what_a_move_holds_for_a_run_is_free_for_that_run_alone(
+    services: Services, open_run: Carry, make_job: MakeJob
+) -> None:
+    [first, _] = next(state.nodes for state in snapshot(services).clusters if state.cluster.name == "cloud")
+    job = make_job(gpu_model="H100", gpus_per_node=first.allocatable_gpus, spot_ok=True)
+    moved = open_run(job)
+    attempt = moved.place()
+    for state in (AttemptState.STAGED, AttemptState.LAUNCHED, AttemptState.RUNNING):
+        attempt = services.ledger.advance(attempt, state)
+    target = replace(attempt.candidate, billing=Billing.SPOT)
+    services.ledger.order_move(
+        attempt,
+        destination=Destination(billing=target.billing),
+        reason="maintenance",
+        origin={},
+        estimate=MoveEstimate(beforehand={}, pause={}),
+        now=services.clock(),
+        lease=HOUR,
+        snapshot=snapshot(services, job),
+        policy=services.configuration.policy,
+        decide=lambda seen: PlacementDecision(
+            job=job.name, taken_at=seen.taken_at, chosen=target, possible=True, verdicts=()
+        ),
+    )
+    services.ledger.settle(attempt, Outcome.MIGRATED, "drained", services.clock())
+    other = replace(job, department="production")
+    open_run(other).place()
+    lookout, since = Lookout(), time.monotonic()
+    assert lookout.look(services, other, since=since).chosen is None
+    assert lookout.look(services, job, run=moved.run, since=since).chosen is not None
+
+
+def test_all_who_wait_look_at_facts_that_one_of_them_has_read(
+    services: Services, make_job: MakeJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[Snapshot] = []
+
+    def noted(asked: Services) -> Snapshot:
+        read.append(snapshot(asked))
+        return read[-1]
+
+    monkeypatch.setattr(looking, "snapshot", noted)
+    lookout, since = Lookout(), time.monotonic()
+    jobs = [make_job(gpus_per_node=1), make_job(gpus_per_node=1, gpu_model="V100")] * 4
+    with ThreadPoolExecutor(len(jobs)) as threads:
+        found = list(threads.map(lambda job: lookout.look(services, job, since=since), jobs))
+    assert [decision.possible for decision in found] == [True, False] * 4
+    assert len(read) == 1
+    policy = replace(services.configuration.policy, weights={"cost": Decimal(1)})
+    other = replace(services, configuration=replace(services.configuration, policy=policy))
+    lookout.look(other, jobs[0], since=since)
+    assert len(read) == 2, "what is declared has changed"
+    lookout.look(other, jobs[0])
+    assert len(read) == 3, "the facts are too old"

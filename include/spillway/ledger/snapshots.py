@@ -28,6 +28,21 @@ class SnapshotStore:
     def __init__(self, database: Database) -> None:
         self.database = database
 
+    def with_promises(self, snapshot: Snapshot, policy: PlacementPolicy, now: datetime) -> Snapshot:
+        """The observed snapshot with what is promised, to whatever run, who may give way, and which places rest."""
+        with self.database.reading() as connection:
+            return _with_promises(connection, snapshot, policy, now, but=None)
+
+    def for_job(
+        self, run: str | None, job: JobSpec, snapshot: Snapshot, policy: PlacementPolicy, now: datetime
+    ) -> Snapshot:
+        """The snapshot of ``with_promises`` with what ``complete`` knows of the job itself besides.
+
+        The two give what ``complete`` gives, unless a move holds a place for the run: that is its own.
+        """
+        with self.database.reading() as connection:
+            return _for_job(connection, run, job, snapshot, policy, now)
+
     def complete(
         self, run: str | None, job: JobSpec, snapshot: Snapshot, policy: PlacementPolicy, now: datetime
     ) -> Snapshot:
@@ -59,11 +74,30 @@ def complete(
         snapshot: with a destination where the run is moved; nobody queues for that. Without a run it says itself which
             DAG asks.
     """
+    return _for_job(connection, run, job, _with_promises(connection, snapshot, policy, now, but=run), policy, now)
+
+
+def _with_promises(
+    connection: Connection, snapshot: Snapshot, policy: PlacementPolicy, now: datetime, *, but: str | None
+) -> Snapshot:
     return dataclasses.replace(
         snapshot,
-        reservations=fetch_reservations(connection) + fetch_held(connection, but=run),
+        reservations=fetch_reservations(connection) + fetch_held(connection, but=but),
         open_attempts=fetch_open_attempts(connection) if _may_displace(snapshot, policy) else (),
         cool_downs=read_cool_downs(connection, now),
+    )
+
+
+def _for_job(
+    connection: Connection,
+    run: str | None,
+    job: JobSpec,
+    snapshot: Snapshot,
+    policy: PlacementPolicy,
+    now: datetime,
+) -> Snapshot:
+    return dataclasses.replace(
+        snapshot,
         budgets=read_budgets(connection, job, policy, snapshot, now, leaving=run),
         requester=snapshot.requester if run is None else fetch_requester(connection, run),
         queue=() if snapshot.destination is not None else read_queue(connection, run, job, now),

@@ -53,7 +53,7 @@ def snapshot(services: Services, job: JobSpec | None = None, *, dag: str | None 
     for name in seen.unreachable:
         services.forget(name)
     seen = dataclasses.replace(seen, link_rates=services.ledger.link_rates(), requester=dag)
-    return seen if job is None else dataclasses.replace(seen, core_images=_core_images(services, job))
+    return seen if job is None else dataclasses.replace(seen, core_images=known_core_images(services, job))
 
 
 def _facts(dataset: Dataset) -> DatasetFacts:
@@ -66,7 +66,8 @@ def _facts(dataset: Dataset) -> DatasetFacts:
     )
 
 
-def _core_images(services: Services, job: JobSpec) -> Mapping[str, str]:
+def known_core_images(services: Services, job: JobSpec) -> Mapping[str, str]:
+    """Why the job's image counts as core, by its name; nothing where it does not, or where nobody can tell."""
     try:
         return core_images(services, [job.image])
     except SpillwayError as problem:  # staging asks again, and copies nothing that its home cannot tell of
@@ -80,16 +81,8 @@ def decide(services: Services, job: JobSpec, seen: Snapshot, run: str | None = N
     Args:
         run: whose job it is; None where nobody has asked for it yet, so that all who wait were first.
     """
-    return place(job, _complete(services, job, seen, run), services.configuration.policy)
-
-
-def look(services: Services, job: JobSpec, seen: Snapshot, run: str | None = None) -> PlacementDecision:
-    """What ``decide`` comes to without its table: for whoever waits and asks again and again."""
-    return choose(job, index(_complete(services, job, seen, run), services.configuration.policy))
-
-
-def _complete(services: Services, job: JobSpec, seen: Snapshot, run: str | None) -> Snapshot:
-    return services.ledger.complete(run, job, seen, services.configuration.policy, services.clock())
+    policy = services.configuration.policy
+    return place(job, services.ledger.complete(run, job, seen, policy, services.clock()), policy)
 
 
 def admit(services: Services, run: str, job: JobSpec) -> tuple[Attempt | None, PlacementDecision]:

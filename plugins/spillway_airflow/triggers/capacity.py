@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from functools import partial
 from typing import Any
@@ -11,10 +12,13 @@ from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from spillway.codec import decode, encode
 from spillway.model import Candidate, JobSpec, PlacementDecision
-from spillway.runs.admission import look, snapshot
 from spillway.runs.displacing import awaited, waits_for
+from spillway.runs.looking import Lookout
 from spillway.runs.services import Services
 from spillway_airflow.fresh_services import FreshServices
+
+_LOOKOUT = Lookout()
+"""All who wait in this process look at the same facts."""
 
 
 class CapacityTrigger(BaseTrigger):
@@ -43,7 +47,7 @@ class CapacityTrigger(BaseTrigger):
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         fresh = FreshServices(self.log)
-        job, said = decode(JobSpec, self.job), ""
+        job, said, since = decode(JobSpec, self.job), "", time.monotonic()
         while True:
             if self.of_run is not None and await fresh.ask(self._cancelled):
                 yield TriggerEvent({"run": self.of_run, "chosen": None})
@@ -57,13 +61,14 @@ class CapacityTrigger(BaseTrigger):
             if chosen is not None:
                 yield TriggerEvent({"run": self.of_run, "chosen": encode(chosen)})
                 return
-            unreachable, found = await fresh.ask(partial(_look, job=job, run=self.of_run, dag=self.dag))
+            found = await fresh.ask(partial(self._look, job=job, since=since))
             if found.chosen is not None or not found.possible:
                 yield TriggerEvent({"run": self.of_run, "chosen": encode(found.chosen)})
                 return
-            if unreachable:
+            if found.unreachable:
                 fresh.doubt()
             await asyncio.sleep(self.poll_seconds)
+            since = time.monotonic() - self.poll_seconds / 2
 
     def _cancelled(self, services: Services) -> bool:
         return services.ledger.cancel_reason(str(self.of_run)) is not None
@@ -79,14 +84,9 @@ class CapacityTrigger(BaseTrigger):
         others = awaited(services, attempt) if attempt is not None else ()
         return waits_for(attempt, others) if attempt is not None and others else ""
 
-
-def _look(services: Services, *, job: JobSpec, run: str | None, dag: str | None) -> tuple[bool, PlacementDecision]:
-    """Whether a cluster could not be seen, and what is to be had.
-
-    Looking keeps the run's place in the queue, and moves it to where it lacks only room now.
-    """
-    seen = snapshot(services, job, dag=dag)
-    found = look(services, job, seen, run)
-    if run is not None and found.chosen is None and found.possible:
-        services.ledger.still_waits(run, job, found.queues_at, services.clock())
-    return bool(seen.unreachable), found
+    def _look(self, services: Services, *, job: JobSpec, since: float) -> PlacementDecision:
+        """What is to be had; keeps the run's place in the queue, and moves it to where it lacks only room now."""
+        found = _LOOKOUT.look(services, job, run=self.of_run, dag=self.dag, since=since)
+        if self.of_run is not None and found.chosen is None and found.possible:
+            services.ledger.still_waits(self.of_run, job, found.queues_at, services.clock())
+        return found
