@@ -14,11 +14,12 @@ import pytest
 from spillway.config import Configuration, load_image_uses
 from spillway.errors import ConfigError, ResidencyRefused
 from spillway.ledger import Ledger, TransferKind, TransferOutcome, open_ledger, upgrade
-from spillway.model import Billing, JobSpec, RunPolicy, Tier
+from spillway.model import Billing, DatasetUse, JobSpec, RunPolicy, Tier
 from spillway.placement.policy import place
 from spillway.registries.base import Manifest
 from spillway.registries.digest import digest_of
 from spillway.runs.distribution import dataset_routes, image_routes
+from spillway.runs.moving_checkpoints import copy_checkpoints
 from spillway.runs.moving_datasets import copy_dataset
 from spillway.runs.moving_images import copy_image
 from spillway.runs.planning import plan_image
@@ -145,6 +146,19 @@ ASKED: dict[str, Callable[[Case], bool]] = {
     "replicas of checkpoints": lambda case: replica_sites(case.services, attempt(job=case.job)) == ("cloud",),
     "checkpoints of a run": checkpoint_stores,
 }
+
+
+def test_what_a_run_makes_is_core_once_its_data_is_though_it_was_public_when_the_run_was_asked_for(
+    make_case: Callable[..., Case],
+) -> None:
+    case = make_case(PUBLIC, frozenset({PUBLIC}))
+    asked_for = attempt(job=replace(case.job, datasets=(DatasetUse(name="digits"),)))
+    assert replica_sites(case.services, asked_for) == ("cloud",)
+    core = replace(case.services.configuration, datasets={"digits": dataset(tier=CORE)})
+    later = replace(case.services, configuration=core)
+    assert replica_sites(later, asked_for) == ()
+    with pytest.raises(ResidencyRefused, match="checkpoint 'digits-7f3a' is of tier 'core'"):
+        copy_checkpoints(later, asked_for, "onprem", "cloud", print)
 
 
 @pytest.mark.parametrize("ask", ASKED.values(), ids=ASKED)

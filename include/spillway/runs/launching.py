@@ -70,11 +70,12 @@ def _require_residency(services: Services, attempt: Attempt) -> None:
     job = attempt.job
     require_parts(services, job, attempt.candidate.cluster, run=attempt.run)
     site = services.store_site(job, attempt.candidate.cluster)
-    if not services.cluster(site).may_hold(job.tier):
+    tier = services.tier_of(job)
+    if not services.cluster(site).may_hold(tier):
         made = Shipment(
             kind=TransferKind.CHECKPOINT,
             name=attempt.run,
-            tier=job.tier,
+            tier=tier,
             source=site,
             destination=site,
             run=attempt.run,

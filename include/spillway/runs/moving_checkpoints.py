@@ -35,7 +35,7 @@ def copy_checkpoints(
     shipment = Shipment(
         kind=TransferKind.CHECKPOINT,
         name=attempt.run,
-        tier=attempt.job.tier,
+        tier=services.tier_of(attempt.job),
         source=source,
         destination=target,
         run=attempt.run,

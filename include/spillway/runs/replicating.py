@@ -114,5 +114,5 @@ def _copied(services: Services, attempt: Attempt, site: str, report: Replication
 def replica_sites(services: Services, attempt: Attempt) -> tuple[str, ...]:
     """The sites, other than the one that the attempt commits to, that may hold its run's checkpoints."""
     clusters = services.configuration.clusters
-    here, tier = services.store_site(attempt.job, attempt.candidate.cluster), attempt.job.tier
+    here, tier = services.store_site(attempt.job, attempt.candidate.cluster), services.tier_of(attempt.job)
     return tuple(name for name, cluster in clusters.items() if name != here and cluster.may_hold(tier))

@@ -11,7 +11,7 @@ from spillway.clouds.base import ClusterClient
 from spillway.config import Configuration
 from spillway.connections import ConnectionSpec
 from spillway.errors import Missing, SpillwayError, UnknownName
-from spillway.model import Attempt, Cluster, Dataset, ImageUse, JobSpec, PodPhase, PodState
+from spillway.model import Attempt, Cluster, Dataset, ImageUse, JobSpec, PodPhase, PodState, Tier
 from spillway.registries.base import ImageRegistry
 from spillway.stores.base import ObjectStore
 
@@ -151,6 +151,15 @@ class Services:
         named = [self.configuration.datasets.get(use.name) for use in job.datasets]
         dataset = named[0] if len(named) == 1 else None
         return cluster if dataset is None or self.cluster(cluster).may_hold(job.tier) else dataset.home
+
+    def tier_of(self, job: JobSpec) -> Tier:
+        """The tier of whatever is made by the job, by what is declared now: core also where its data became core since.
+
+        What was core when the job was asked for stays core.
+        """
+        datasets = self.configuration.datasets
+        read = (use.tier_of(datasets[use.name]) for use in job.datasets if use.name in datasets)
+        return Tier.CORE if Tier.CORE in {job.tier, *read} else job.tier
 
     def checkpoints(self, attempt: Attempt) -> ObjectStore:
         """The bucket that the attempt's pod commits to; raises as ``site`` does."""
