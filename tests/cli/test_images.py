@@ -20,6 +20,7 @@ IMAGE = "train:numpy2.4.6-py3.11"
 
 def test_an_image_moves_once_and_a_dry_run_moves_nothing(spillway: Spillway, services: Services) -> None:
     assert spillway("images", "sync", IMAGE, "onprem").out == f"image {IMAGE} is at home at onprem: nothing to do\n"
+    assert json.loads(spillway("images", "sync", IMAGE, "onprem", "--json").out) == []
     planned = spillway("images", "sync", IMAGE, "cloud", "--tier", "public", "--dry-run")
     assert planned.code == 0 and planned.out.startswith(f"would mirror {IMAGE} to cloud (sha256:")
     assert services.ledger.transfers() == ()

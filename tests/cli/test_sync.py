@@ -44,6 +44,8 @@ def test_a_second_sync_copies_nothing(spillway: Spillway, services: Services, em
 def test_a_dataset_at_its_home_has_nothing_to_do(spillway: Spillway) -> None:
     answer = spillway("sync", "digits", "onprem")
     assert (answer.code, answer.out) == (0, "dataset digits is at home at onprem: nothing to do\n")
+    counts = json.loads(spillway("sync", "digits", "onprem", "--json").out)
+    assert (counts["dataset"], counts["objects_copied"], counts["failures"]) == ("digits", 0, [])
 
 
 def test_core_data_does_not_leave_its_home(

@@ -56,7 +56,10 @@ def register(parser: Parser) -> None:
 def _sync(installation: Installation, console: Console, options: argparse.Namespace) -> int:
     services = installation.services()
     if options.site is not None and cluster(services, options.site).name == services.image_home:
-        console.say(f"image {options.what} is at home at {options.site}: nothing to do")
+        if options.json:
+            console.data([])
+        else:
+            console.say(f"image {options.what} is at home at {options.site}: nothing to do")
         return 0
     say: Say = (lambda text: None) if options.json else console.say
     answers: list[dict[str, Any]] = []

@@ -42,7 +42,10 @@ def _sync(installation: Installation, console: Console, options: argparse.Namesp
     services = installation.services()
     wanted, site = dataset(services, options.dataset), cluster(services, options.site).name
     if wanted.home == site:
-        console.say(f"dataset {wanted.name} is at home at {site}: nothing to do")
+        if options.json:
+            console.data(summary(SyncReport.at_home(wanted.name, site, dry_run=options.dry_run)))
+        else:
+            console.say(f"dataset {wanted.name} is at home at {site}: nothing to do")
         return 0
     route = f"dataset {wanted.name} from {wanted.home} to {site}"
     paced = Paced(lambda line: None if options.json else show(line), every_seconds=console.pace_seconds)

@@ -61,6 +61,20 @@ class SyncReport:
     objects_withheld: int = 0
     objects_barred: int = 0
 
+    @classmethod
+    def at_home(cls, dataset: str, site: str, *, dry_run: bool) -> SyncReport:
+        """Of a dataset whose home the site is: nothing is looked at."""
+        return cls(
+            dataset=dataset,
+            source=site,
+            destination=site,
+            dry_run=dry_run,
+            listed_destination=False,
+            counts={},
+            bytes_copied=0,
+            failures=(),
+        )
+
     @property
     def ok(self) -> bool:
         """Whether the dataset is whole at the destination."""
