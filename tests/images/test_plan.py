@@ -27,6 +27,12 @@ def test_tags_are_chosen_by_pattern_and_every_other_one_is_told_why_not() -> Non
     }
 
 
+@pytest.mark.parametrize("name", ["", ".hidden", "a b", "a/b", "v1\n", "größe", "v" * 129])
+def test_what_can_be_no_tag_is_skipped_at_both_ends_and_told(name: str) -> None:
+    chosen = choose_tags(["v1", name], RULES)
+    assert (chosen.wanted, chosen.skipped.keys()) == (("v1",), {name})
+
+
 @pytest.mark.parametrize("ending", [".sig", ".att", ".sbom", ""])
 def test_a_tag_of_a_signature_goes_with_its_image_whatever_the_patterns_say(ending: str) -> None:
     tag = f"sha256-{'0' * 64}{ending}"

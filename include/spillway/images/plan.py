@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from fnmatch import fnmatchcase
 
+from spillway.images.reference import ImageReference
 from spillway.model import DELETE_SHARE_MAX, MirroredRepository
 from spillway.sync.plan import guard_deletes
 
@@ -49,7 +50,9 @@ def choose_tags(tags: Collection[str], rules: MirroredRepository) -> TagChoice:
     skipped: dict[str, str] = {}
     for tag in sorted(tags):
         subject = attached_to(tag)
-        if subject is not None and rules.signatures:
+        if not ImageReference.is_tag(tag):
+            skipped[tag] = "is no name that a tag may have, and nobody can ask for it"
+        elif subject is not None and rules.signatures:
             attached[tag] = subject
         elif subject is not None:
             skipped[tag] = "belongs to another image, and its rule leaves signatures out"

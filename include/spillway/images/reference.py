@@ -36,7 +36,7 @@ class ImageReference:
             raise InvalidImage(text, f"expected a digest 'sha256:' and 64 hex digits after '@', got '{digest}'")
         registry, rest = _split_registry(rest)
         repository, colon, tag = rest.partition(":")
-        if colon and not _TAG.fullmatch(tag):
+        if colon and not cls.is_tag(tag):
             raise InvalidImage(
                 text, f"expected a tag of at most 128 letters, digits, '.', '_' and '-' after ':', got '{tag}'"
             )
@@ -47,6 +47,11 @@ class ImageReference:
                 text, f"expected a repository of lower-case letters, digits, '.', '_', '-' and '/', got '{repository}'"
             )
         return cls(repository=repository, tag=tag or None, digest=digest or None, registry=registry)
+
+    @staticmethod
+    def is_tag(text: str) -> bool:
+        """Whether it is the name of a tag."""
+        return _TAG.fullmatch(text) is not None
 
     @staticmethod
     def is_repository(text: str) -> bool:
