@@ -188,6 +188,18 @@ def test_after_a_roll_back_the_fresh_step_stays_and_the_given_up_branch_goes(sto
     assert checkpoints.resume_point().manifest == fresh
 
 
+def test_the_best_step_stays_by_the_metric_of_the_rules_and_that_of_a_given_up_branch_does_not(
+    any_store: ObjectStore,
+) -> None:
+    checkpoints = CheckpointStore(any_store, RUN)
+    for step, attempt, accuracy in ((10, 1, 0.7), (20, 1, 0.5), (30, 1, 0.9), (25, 2, 0.6), (27, 2, 0.4)):
+        checkpoints.fence(attempt)
+        commit_step(checkpoints, step, attempt=attempt, metrics={"accuracy": accuracy, "loss": [[step, accuracy]]})
+    highest = Retention(last=1, best=1, metric="accuracy", highest_is_best=True, minimum_age=timedelta(0))
+    assert steps(shrink(checkpoints, highest, dry_run=True).kept) == [10, 27]
+    assert steps(shrink(checkpoints, Retention(last=0, best=2, minimum_age=timedelta(0))).kept) == [20, 27]
+
+
 def test_a_step_that_is_committed_meanwhile_stays(store: LocalStore) -> None:
     writer = run_of(store, 10, 20)
     watched = WatchedStore(store)

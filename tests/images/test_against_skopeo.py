@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
@@ -41,20 +41,26 @@ def test_every_manifest_is_byte_equal_to_what_skopeo_makes_with_fewer_requests_a
     registries: Mapping[str, RegistryServer], home: HttpRegistry, repository: str, tmp_path: Path
 ) -> None:
     onprem, cloud = registries["onprem"], registries["cloud"]
+    ours, theirs = [], []
     with faulty_proxy(onprem.url) as source, faulty_proxy(cloud.url) as destination:
-        asked = []
-        for _ in range(2):
-            ours = [
+
+        def asked(mirroring: Callable[[], object]) -> list[int]:
+            """The requests at both ends."""
+            mirroring()
+            counts = [len(source.requests), len(destination.requests)]
+            source.requests.clear(), destination.requests.clear()
+            return counts
+
+        def mirror_ourselves() -> None:
+            ends = [
                 HttpRegistry(name=s.name, url=proxy.url, username=s.username, password=s.password, prefix=prefix)
                 for s, proxy, prefix in ((onprem, source, ""), (cloud, destination, "ours"))
             ]
-            plan = plan_repository(*ours, MirroredRepository(repository=repository))
-            assert mirror_tags(*ours, plan, refused={}).ok
-            asked.append([len(source.requests), len(destination.requests)])
-            source.requests.clear(), destination.requests.clear()
-        for _ in range(2):
-            host = source.url.removeprefix("http://")
-            wanted = {host: {"tls-verify": False, "images": {repository: []}}}
+            plan = plan_repository(*ends, MirroredRepository(repository=repository, move_tags=True))
+            assert mirror_tags(*ends, plan, refused={}).ok
+
+        def mirror_by_skopeo() -> None:
+            wanted = {source.url.removeprefix("http://"): {"tls-verify": False, "images": {repository: []}}}
             (tmp_path / "sync.yaml").write_text(yaml.safe_dump(wanted))
             measure(
                 skopeo_sync(
@@ -65,11 +71,14 @@ def test_every_manifest_is_byte_equal_to_what_skopeo_makes_with_fewer_requests_a
                     f"{destination.url.removeprefix('http://')}/skopeo/train",
                 )
             )
-            asked.append([len(source.requests), len(destination.requests)])
-            source.requests.clear(), destination.requests.clear()
+
+        for change in (None, None, b"a layer that has changed"):
+            if change:
+                put_image(home, repository, "v2", layer=change, architecture="arm64")
+            ours.append(asked(mirror_ourselves))
+            theirs.append(asked(mirror_by_skopeo))
     everything_at_home = everything(home, repository)
     assert len(everything_at_home) == 4
     assert everything(cloud.client(prefix="ours"), repository) == everything_at_home
     assert everything(cloud.client(prefix="skopeo"), repository) == everything_at_home
-    first, second, skopeo_first, skopeo_second = asked
-    assert all(mine < theirs for mine, theirs in zip(first + second, skopeo_first + skopeo_second, strict=True))
+    assert all(few < many for pair in zip(ours, theirs, strict=True) for few, many in zip(*pair, strict=True))

@@ -173,6 +173,19 @@ def test_fewer_platforms_have_a_digest_of_their_own_beside_the_one_of_the_source
     require_image(cloud, rules.repository, str(first.digest))
 
 
+def test_another_image_under_the_tag_is_no_smaller_index_and_stays_unless_tags_may_be_moved(
+    onprem: HttpRegistry, cloud: HttpRegistry, rules: MirroredRepository
+) -> None:
+    put_index(onprem, rules.repository, "v1")
+    other = put_image(cloud, rules.repository, "v1", layer=b"of somebody else")
+    rules = replace(rules, platforms=("linux/arm64",))
+    (outcome,) = sync(onprem, cloud, rules).outcomes
+    assert (outcome.fate, outcome.digest) == (TagFate.CONFLICT, other.digest)
+    assert cloud.resolve(rules.repository, "v1") == other.digest
+    (outcome,) = sync(onprem, cloud, replace(rules, move_tags=True)).outcomes
+    assert (outcome.fate, outcome.digest) == (TagFate.COPIED, cloud.resolve(rules.repository, "v1"))
+
+
 def test_a_tag_without_one_of_its_platforms_fails_and_says_which_it_has(
     onprem: HttpRegistry, cloud: HttpRegistry, rules: MirroredRepository
 ) -> None:

@@ -82,8 +82,10 @@ def told(monkeypatch: pytest.MonkeyPatch) -> Told:
 @pytest.mark.usefixtures("services")
 def test_what_arrived_is_told_by_a_task_that_succeeds_and_the_site_that_is_down_fails_the_next_one(told: Told) -> None:
     failed = json.loads(json.dumps(routines.run_upload(None, lambda *words: None)))
-    assert [(uri, extra["site"], extra["step"]) for uri, extra in told.events] == [
-        ("spillway://checkpoints/digits", "cloud", 2)
+    size_bytes = len("weights of step 2")
+    event = {"job": "digits", "run": "digits-1", "site": "cloud", "step": 2, "metrics": {"loss": 0.5}}
+    assert json.loads(json.dumps(told.events)) == [
+        ["spillway://checkpoints/digits", event | {"steps_copied": 1, "bytes_copied": size_bytes}]
     ]
     with pytest.raises(AirflowFailException, match="digits-1: onprem -> far: far is unreachable: no route to host"):
         routines.require_upload(failed)
