@@ -13,6 +13,7 @@ from spillway.errors import AccessDenied, CorruptCheckpoint, Missing, ResidencyR
 from spillway.ledger import TransferKind, TransferOutcome
 from spillway.model import Attempt, AttemptState, JobSpec, Outcome, Tier, VerdictKind
 from spillway.runs.engine import Waiting
+from spillway.runs.explaining import newest
 from spillway.runs.moving_checkpoints import copy_checkpoints
 from spillway.runs.moving_datasets import copy_dataset
 from spillway.runs.moving_images import copy_image
@@ -177,7 +178,8 @@ def test_an_image_that_core_data_uses_too_is_refused_to_a_run_and_its_next_attem
     assert [(line.destination, line.outcome) for line in images] == [("cloud", TransferOutcome.REFUSED)]
     waiting = run.advance(restart=True)
     assert isinstance(waiting, Waiting)
-    refused = {v.candidate.cluster for v in waiting.decision.verdicts if "residency" in {r.rule for r in v.rejections}}
+    table = newest(run.services.ledger, run.run).decision.verdicts
+    refused = {v.candidate.cluster for v in table if "residency" in {r.rule for r in v.rejections}}
     assert refused == {"cloud"}
 
 
