@@ -15,14 +15,16 @@ from pyarrow import parquet
 from spillway.config import Configuration
 from spillway.errors import ConfigError
 from spillway.ledger import open_ledger
-from spillway.model import Billing, Budget, RunPolicy
+from spillway.model import AttemptState, Billing, Budget, Candidate, Outcome, RunPolicy
 from spillway.runs.cost_report import FILES, cost_report, month_for, write_report
 from spillway.runs.services import Services
+from spillway.runs.settling import cost_until
 from spillway.testing.builders import cloud_cluster, job_spec, onprem_cluster, placement_policy
 from spillway.testing.ledger_files import new_ledger
-from spillway.testing.ledger_values import a_cost
+from spillway.testing.ledger_values import a_cost, counting, reserve
 
 NOW = datetime(2026, 4, 2, tzinfo=UTC)
+ON_DEMAND = Candidate(cluster="cloud", pool="h100", billing=Billing.ON_DEMAND)
 BOUNDARY = datetime(2026, 3, 31, 15, tzinfo=UTC)
 """Where March ends in Tokyo."""
 
@@ -101,3 +103,31 @@ def test_a_report_writes_nothing_to_the_ledger(services: Services, tmp_path: Pat
     cost_report(services, month_for(services, None), look=False)
     assert json.dumps([str(entry) for entry in services.ledger.costs()]) == before
     assert not list(tmp_path.glob("2026-*"))
+
+
+def test_a_pod_that_still_runs_is_in_the_report_of_each_month_with_its_part_until_now(services: Services) -> None:
+    """From two hours before the end of March in Tokyo; it is booked once it has ended, and the same then."""
+    ledger, began = services.ledger, BOUNDARY - timedelta(hours=2)
+    job = job_spec(gpus_per_node=2, business_scene="chat")
+    attempt, _ = reserve(ledger, "s", job, now=began, decide=counting(job, capacity=2, place=ON_DEMAND))
+    assert attempt is not None
+    for state in (AttemptState.STAGED, AttemptState.LAUNCHED):
+        attempt = ledger.advance(attempt, state)
+    attempt = ledger.advance(attempt, AttemptState.RUNNING, pod_uid="u", started_at=began)
+
+    def totals() -> list[tuple[Decimal, int]]:
+        reports = [cost_report(services, month_for(services, name), look=False) for name in ("2026-03", "2026-04")]
+        return [(report.total, report.running) for report in reports]
+
+    price, hours = Decimal(8), Decimal((NOW - BOUNDARY) // timedelta(hours=1))
+    whole = [16 + 2 * 2 * price, 32 + 2 * hours * price]
+    assert totals() == [(amount, 1) for amount in whole]
+    march = cost_report(services, month_for(services, "2026-03"), look=False).markdown()
+    assert "pods that still run, with what they have cost by then: 1." in march
+
+    entry = cost_until(services, attempt, NOW)
+    assert entry is not None
+    ledger.book(entry)
+    assert totals() == [(amount, 0) for amount in whole], "it is booked, and nobody has settled its attempt yet"
+    ledger.settle(attempt, Outcome.SUCCEEDED, "done", NOW)
+    assert totals() == [(amount, 0) for amount in whole]

@@ -17,10 +17,11 @@ from spillway.costs.advice import Advice, advise
 from spillway.costs.lines import KEYS, CostLine, idle_lines, lines, merged, parts_of
 from spillway.costs.render import COLUMNS, advice_table, budget_table, chart, rows, table
 from spillway.errors import ConfigError
-from spillway.model import Attempt, BudgetState, Cluster, ClusterState
+from spillway.model import Attempt, BudgetState, Cluster, ClusterState, CostEntry
 from spillway.months import Month, month_of, named_month
 from spillway.runs.admission import snapshot
 from spillway.runs.services import Services
+from spillway.runs.settling import cost_until
 
 TABLES = (("department",), ("business_scene",), ("job",), ("cluster", "billing"), ("billing",))
 FINEST = tuple(KEYS)
@@ -29,12 +30,16 @@ FILES = ("report.md", "costs.csv", "costs.parquet", "costs.svg")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CostReport:
-    """What a month has cost until ``taken_at``. ``budgets`` are those of this month, none for an earlier one."""
+    """What a month has cost until ``taken_at``, by pods that have ended and by ``running`` that have not.
+
+    ``budgets`` are those of this month, none for an earlier one.
+    """
 
     month: Month
     time_zone: str
     taken_at: datetime
     parts: tuple[MonthlyCost, ...]
+    running: int
     clusters: tuple[Cluster, ...]
     budgets: tuple[BudgetState, ...]
     advice: tuple[Advice, ...]
@@ -52,7 +57,8 @@ class CostReport:
     def markdown(self) -> str:
         """The whole report for a person."""
         name = self.month.name
-        text = [f"# Costs of {name} ({self.time_zone})", f"Until {self.taken_at:%Y-%m-%d %H:%M} UTC; ended pods only."]
+        pods = f"pods that still run, with what they have cost by then: {self.running}"
+        text = [f"# Costs of {name} ({self.time_zone})", f"Until {self.taken_at:%Y-%m-%d %H:%M} UTC; {pods}."]
         for by in TABLES:
             text += [f"## By {' and '.join(by).replace('_', ' ')}", table(self.lines(by), by)]
         if self.budgets:
@@ -84,19 +90,29 @@ def cost_report(services: Services, month: Month, *, look: bool = True) -> CostR
     """
     policy, now = services.configuration.policy, services.clock()
     clusters = tuple(services.configuration.clusters.values())
-    entries = services.ledger.costs_between(month.starts_at, month.ends_at)
-    parts = parts_of(entries, month, policy.time_zone)
+    booked = services.ledger.costs_between(month.starts_at, month.ends_at)
+    ended = parts_of(booked, month, policy.time_zone)
+    running = parts_of(_running(services, booked, now), month, policy.time_zone)
     this = now in month
     seen: tuple[ClusterState, ...] = snapshot(services).clusters if look and this else ()
     return CostReport(
         month=month,
         time_zone=policy.time_zone,
         taken_at=now,
-        parts=parts,
+        parts=ended + running,
+        running=len(running),
         clusters=clusters,
         budgets=services.ledger.budgets(policy, now, clusters) if this else (),
-        advice=advise(parts, clusters, _attempts(services, parts), seen, month=month, now=now),
+        advice=advise(ended, clusters, _attempts(services, ended), seen, month=month, now=now),
     )
+
+
+def _running(services: Services, booked: Sequence[CostEntry], now: datetime) -> list[CostEntry]:
+    """What the pods that run have cost so far; not of one that is booked, though nobody has settled its attempt yet."""
+    known = {(entry.cluster, entry.pod_uid) for entry in booked}
+    opened = (attempt for attempt in services.ledger.recent_attempts(now) if attempt.outcome is None)
+    entries = (cost_until(services, attempt, now) for attempt in opened)
+    return [entry for entry in entries if entry is not None and (entry.cluster, entry.pod_uid) not in known]
 
 
 def write_report(report: CostReport, folder: Path) -> tuple[Path, ...]:

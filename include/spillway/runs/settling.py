@@ -215,7 +215,13 @@ def _known_progress(services: Services, attempt: Attempt) -> AttemptFacts:
 
 
 def book_cost(services: Services, attempt: Attempt, ended_at: datetime) -> CostEntry | None:
-    """Book the attempt's GPU-hours once, whatever is repeated; None where no pod ran or no price is known.
+    """Book the attempt's GPU-hours once, whatever is repeated; None where no pod ran or no price is known."""
+    entry = cost_until(services, attempt, ended_at)
+    return None if entry is None else services.ledger.book(replace(entry, utilisation=_utilisation(services, attempt)))
+
+
+def cost_until(services: Services, attempt: Attempt, ended_at: datetime) -> CostEntry | None:
+    """What the attempt's GPU-hours come to that ended then, or still runs; None where no pod ran or no price is known.
 
     They cost what they did when the attempt was placed there, whatever was declared since.
     """
@@ -230,27 +236,24 @@ def book_cost(services: Services, attempt: Attempt, ended_at: datetime) -> CostE
     if attempt.pod_uid is None or attempt.started_at is None or price is None:
         return None
     ended_at = max(attempt.started_at, ended_at)
-    return services.ledger.book(
-        CostEntry(
-            cluster=candidate.cluster,
-            pool=candidate.pool,
-            pod_uid=attempt.pod_uid,
-            attempt=attempt.label,
-            department=job.department,
-            business_scene=job.business_scene,
-            job=job.name,
-            billing=candidate.billing,
-            gpus=job.gpus,
-            cores=job.cores_paid,
-            gpu_hours=gpu_hours(job.gpus, attempt.started_at, ended_at),
-            price_per_gpu_hour=price,
-            fixed_cost_per_gpu_month=fixed or Decimal(0),
-            amount=cost(job.priced_units, attempt.started_at, ended_at, price),
-            utilisation=_utilisation(services, attempt),
-            reserved_at=attempt.reserved_at,
-            started_at=attempt.started_at,
-            ended_at=ended_at,
-        )
+    return CostEntry(
+        cluster=candidate.cluster,
+        pool=candidate.pool,
+        pod_uid=attempt.pod_uid,
+        attempt=attempt.label,
+        department=job.department,
+        business_scene=job.business_scene,
+        job=job.name,
+        billing=candidate.billing,
+        gpus=job.gpus,
+        cores=job.cores_paid,
+        gpu_hours=gpu_hours(job.gpus, attempt.started_at, ended_at),
+        price_per_gpu_hour=price,
+        fixed_cost_per_gpu_month=fixed or Decimal(0),
+        amount=cost(job.priced_units, attempt.started_at, ended_at, price),
+        reserved_at=attempt.reserved_at,
+        started_at=attempt.started_at,
+        ended_at=ended_at,
     )
 
 
