@@ -13,6 +13,7 @@ import pytest
 from spillway import codec
 from spillway.model import (
     Billing,
+    CoolDown,
     JobSpec,
     OpenAttempt,
     PlacementDecision,
@@ -33,6 +34,7 @@ from spillway.testing.builders import (
     cloud_cluster,
     cloud_pool,
     cluster_state,
+    cooling,
     job_spec,
     node_pool,
     onprem_cluster,
@@ -151,21 +153,17 @@ def test_nobody_gives_way_where_the_job_would_not_fit_on_any_node_after_it() -> 
     assert place(URGENT, seen, POLICY).chosen is None
 
 
-@pytest.mark.parametrize(
-    ("job", "fields"),
-    [
-        (replace(URGENT, gpu_model="H100"), {}),
-        (replace(URGENT, department="unheard-of"), {}),
-        (replace(URGENT, max_price_per_gpu_hour=Decimal(1)), {}),
-        (URGENT, {"destination": None, "cool_downs": "cooling"}),
-    ],
-    ids=["gpu-model", "quota", "price", "cool-down"],
-)
-def test_nobody_gives_way_to_a_job_that_something_else_keeps_out(job: JobSpec, fields: dict[str, Any]) -> None:
-    from spillway.testing.builders import cooling
+KEPT_OUT = {
+    "gpu-model": (replace(URGENT, gpu_model="H100"), ()),
+    "quota": (replace(URGENT, department="unheard-of"), ()),
+    "price": (replace(URGENT, max_price_per_gpu_hour=Decimal(1)), ()),
+    "cool-down": (URGENT, (cooling(),)),
+}
 
-    changed = {"cool_downs": (cooling(),)} if fields else {}
-    assert plan(job, site(trains("r-1", committed=1), nodes=1, **changed)).victims == ()
+
+@pytest.mark.parametrize(("job", "resting"), KEPT_OUT.values(), ids=KEPT_OUT)
+def test_nobody_gives_way_to_a_job_that_something_else_keeps_out(job: JobSpec, resting: tuple[CoolDown, ...]) -> None:
+    assert plan(job, site(trains("r-1", committed=1), nodes=1, cool_downs=resting)).victims == ()
 
 
 SPARED: dict[str, tuple[dict[str, Any], str]] = {
@@ -258,9 +256,8 @@ def test_a_department_takes_back_what_it_lent_from_runs_of_the_same_level() -> N
 def test_no_more_is_taken_back_than_was_lent() -> None:
     """Two of the eight are lent; four are free on the other node, but not on one."""
     borrowers = [trains(f"b{i}-1", gpus=3, on=(f"a100-{i}",), committed=i + 1) for i in range(2)]
-    lenders = [trains(f"l{i}-1", department="nlp", gpus=1, on=(f"a100-{i}",), priority=Priority.RESEARCH) for i in (0,)]
+    seen = site(*borrowers, trains("lender-1", department="nlp", gpus=1, priority=Priority.RESEARCH))
     pools = onprem_cluster(pools=(node_pool(max_nodes=2, gpus_per_node=4),))
-    seen = site(*borrowers, *lenders)
     state = cluster_state(pools, pods=seen.clusters[0].pods)
     assert plan(replace(OWN, gpus_per_node=4), replace(seen, clusters=(state,)), LENDING).victims == ()
 

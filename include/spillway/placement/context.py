@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Collection, Hashable, Mapping
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Any, TypeVar
@@ -68,6 +68,25 @@ class Context:
                 where to, who comes before it, why its image counts as core.
         """
         return replace(self, snapshot=snapshot, found_for_job={})
+
+    def after(self, snapshot: Snapshot, changed: Collection[str]) -> Context:
+        """The facts of another moment.
+
+        Args:
+            snapshot: this one's, where pods and reservations of the clusters that are named in ``changed`` are others.
+        """
+        uses = {
+            s.cluster.name: ClusterUse(s, snapshot.reservations) for s in snapshot.clusters if s.cluster.name in changed
+        }
+        return replace(
+            self,
+            snapshot=snapshot,
+            uses={**self.uses, **uses},
+            capacities={**self.capacities, **_capacities(uses)},
+            used=_used(snapshot, self.clusters),
+            found={},
+            found_for_job={},
+        )
 
     @property
     def candidates(self) -> tuple[Candidate, ...]:
@@ -155,12 +174,18 @@ def index(snapshot: Snapshot, policy: PlacementPolicy) -> Context:
         prices=prices,
         dearest=_highest(prices, pools),
         uses=uses,
-        capacities={
-            (cluster, pool): capacity for cluster, use in uses.items() for pool, capacity in use.capacities().items()
-        },
+        capacities=_capacities(uses),
         quotas={kind: department_gpus(policy.quotas, clusters.values(), kind) for kind in SiteKind},
-        used={kind: gpus_in_use(snapshot.reservations, clusters.values(), kind) for kind in SiteKind},
+        used=_used(snapshot, clusters),
     )
+
+
+def _capacities(uses: Mapping[str, ClusterUse]) -> Mapping[tuple[str, str], PoolCapacity]:
+    return {(cluster, pool): capacity for cluster, use in uses.items() for pool, capacity in use.capacities().items()}
+
+
+def _used(snapshot: Snapshot, clusters: Mapping[str, Cluster]) -> Mapping[SiteKind, Mapping[str, Decimal]]:
+    return {kind: gpus_in_use(snapshot.reservations, clusters.values(), kind) for kind in SiteKind}
 
 
 def _nodes_by_pool(snapshot: Snapshot) -> Mapping[tuple[str, str], tuple[NodeState, ...]]:

@@ -9,7 +9,6 @@ not need.
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -18,7 +17,7 @@ from typing import Any
 
 from spillway.model import Candidate, JobSpec, OpenAttempt, PreemptionPlan, Reservation, SiteKind, Snapshot, Victim
 from spillway.placement.capacity import need_of
-from spillway.placement.context import Context, index
+from spillway.placement.context import Context
 from spillway.placement.filters import too_old
 from spillway.placement.rules import FILTERS, passes
 
@@ -34,6 +33,7 @@ class _Giver:
 
     label: str
     department: str
+    cluster: str
     kind: SiteKind
     gpus: Decimal
     seconds: float
@@ -143,6 +143,7 @@ def _giver(attempt: OpenAttempt, promise: Reservation, job: JobSpec, context: Co
     return _Giver(
         label=attempt.attempt,
         department=promise.department,
+        cluster=promise.cluster,
         kind=context.clusters[promise.cluster].kind,
         gpus=promise.gpus,
         seconds=0.0 if attempt.ending else max(0.0, (now - since).total_seconds()),
@@ -220,19 +221,29 @@ def _what_may_end(order: Iterable[_Giver], context: Context) -> Iterator[_Giver]
 
 
 def _victims(order: Sequence[_Giver], enough: Enough) -> Sequence[_Giver] | None:
-    """The first of them that are enough, without each whose end is not needed, the dearest asked first."""
+    """Those of them that are enough and all needed, the later ones spared first; None where all are not enough."""
     if not enough(order):
         return None
-    kept = list(order[: bisect_left(range(len(order)), True, key=lambda count: enough(order[:count]))])
-    while True:
-        spare = next((one for one in sorted(kept, key=_dearest) if enough([o for o in kept if o is not one])), None)
-        if spare is None:
-            return kept
-        kept.remove(spare)
+    kept = [] if enough([]) else _needed([], order, enough)
+    if not enough(kept):  # more room is not always better where promised pods are packed first fit
+        kept = list(order)
+    while spare := [one for one in reversed(kept) if enough([other for other in kept if other is not one])]:
+        kept.remove(spare[0])
+    return kept
 
 
-def _dearest(giver: _Giver) -> tuple[float, float, str]:
-    return -giver.lost, -giver.seconds, giver.label
+def _needed(sure: list[_Giver], among: Sequence[_Giver], enough: Enough) -> list[_Giver]:
+    """Those whose end is needed beside the sure ones, which are not enough: whole halves are spared where they can be.
+
+    Source: Junker, QuickXplain: Preferred Explanations and Relaxations for Over-Constrained Problems, AAAI 2004.
+    """
+    if len(among) == 1:
+        return list(among)
+    half = len(among) // 2
+    cheap, dear = list(among[:half]), among[half:]
+    later = [] if enough([*sure, *cheap]) else _needed([*sure, *cheap], dear, enough)
+    first = [] if later and enough([*sure, *later]) else _needed([*sure, *later], cheap, enough)
+    return [*first, *later]
 
 
 def _fits(job: JobSpec, place: Candidate, ended: Sequence[_Giver], context: Context) -> bool:
@@ -242,7 +253,8 @@ def _fits(job: JobSpec, place: Candidate, ended: Sequence[_Giver], context: Cont
 
 def _after(context: Context, ended: Sequence[_Giver]) -> Context:
     """What is known once these have ended. The job borrows nothing then: nobody gives way so that others may borrow."""
-    return index(without(context.snapshot, _labels(ended)), replace(context.policy, borrowing=False))
+    then = context.after(without(context.snapshot, _labels(ended)), {giver.cluster for giver in ended})
+    return replace(then, policy=replace(context.policy, borrowing=False))
 
 
 def without(seen: Snapshot, ended: Set[str]) -> Snapshot:
