@@ -128,8 +128,9 @@ def price(job: JobSpec, candidate: Candidate, context: Context) -> Rejection | N
 
 
 def most_paid(job: JobSpec, candidate: Candidate, context: Context) -> Rejection | None:
-    asked, most = context.price(job, candidate), job.max_price_per_gpu_hour
-    if asked is None or most is None or asked <= most:
+    most = job.max_price_per_gpu_hour
+    asked = None if most is None else context.price(job, candidate)
+    if most is None or asked is None or asked <= most:
         return None
     pool, now = context.pool(candidate), context.snapshot.taken_at
     reason = f"costs {asked} a GPU-hour, the job pays at most {most}"
@@ -165,8 +166,9 @@ def quota(job: JobSpec, candidate: Candidate, context: Context) -> Rejection | N
 
 def budget(job: JobSpec, candidate: Candidate, context: Context) -> Rejection | None:
     """Whether every month in which the job would run bears it; only bought GPUs are paid from budgets."""
-    budgets, price_an_hour = context.snapshot.budgets, context.price(job, candidate)
-    if not candidate.billing.bought or price_an_hour is None or not budgets:
+    budgets = context.snapshot.budgets
+    price_an_hour = context.price(job, candidate) if budgets and candidate.billing.bought else None
+    if price_an_hour is None:
         return None
     now, fixed = context.snapshot.taken_at, monthly_fixed_cost(context.pool(candidate))
     for state in budgets:

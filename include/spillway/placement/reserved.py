@@ -20,7 +20,8 @@ def reserved(job: JobSpec, candidate: Candidate, context: Context) -> Rejection 
         return None
     pool = context.pool(candidate)
     if pool.reserved is None:
-        return _breaks_even(job, pool)
+        pays_from = context.once(("break-even", candidate), lambda: _pays_from(pool))
+        return None if pays_from is None else _breaks_even(job, pays_from)
     most = pool.reserved.gpus
     if job.gpus > most:
         return never("reserved", f"needs {job.gpus} GPUs, the contract is of {most}")
@@ -37,12 +38,13 @@ def _in_use(place: Candidate, context: Context) -> Decimal:
     return sum(held, Decimal(0))
 
 
-def _breaks_even(job: JobSpec, pool: NodePool) -> Rejection | None:
-    """Nothing to compare with, nothing to say: where reserved GPUs are all that there is, a price alone decides."""
+def _pays_from(pool: NodePool) -> Decimal | None:
+    """Hours of a month; None where there is nothing to compare with: a price alone decides then."""
     on_demand, price = hourly_price(pool, Billing.ON_DEMAND), hourly_price(pool, Billing.RESERVED)
-    if on_demand is None or price is None:
-        return None
-    pays_from = break_even_hours(on_demand, price, MONTH_HOURS)
+    return None if on_demand is None or price is None else break_even_hours(on_demand, price, MONTH_HOURS)
+
+
+def _breaks_even(job: JobSpec, pays_from: Decimal) -> Rejection | None:
     trains = job.expected_duration
     if trains is not None and Decimal(trains // timedelta(seconds=1)) >= pays_from * 3600:
         return None
