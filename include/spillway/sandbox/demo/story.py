@@ -20,6 +20,7 @@ from spillway.config import job_file, load_job
 from spillway.errors import SandboxError
 from spillway.model import Attempt, AttemptState, JobSpec
 from spillway.runs.carrying import carry
+from spillway.runs.explaining import placing, told
 from spillway.runs.identity import open_generation
 from spillway.runs.local import local_services
 from spillway.runs.services import Services
@@ -66,6 +67,7 @@ class Story:
         self._mark("first_attempt_s", began)
         if first is None:
             return
+        self.show_placement(first)
         self._break(breaks.WHILE_FIRST_RUNS)
         lost = time.monotonic()
         self.say(f"step {self._newest('onprem')} is committed; node {first.node} loses power now")
@@ -75,10 +77,16 @@ class Story:
         second = self._wait("the second attempt to run", self._second_runs)
         self._mark("loss_to_running_again_s", lost)
         if second is not None:
+            self.show_placement(second)
             self._break(breaks.WHILE_SECOND_RUNS)
             self.zombie_refused = zombie_is_refused(self.services, self.run, self._total_steps() + 1)
             self._wait("the run to finish", self._is_over)
         self._mark("whole_run_s", began)
+
+    def show_placement(self, attempt: Attempt) -> None:
+        """Why it runs where it runs. Without Airflow whoever carries the run has said so already."""
+        if self.api is not None:
+            self.say(told(placing(self.services.ledger, attempt)))
 
     def facts(self) -> Facts:
         """What the checks need beside the evidence."""
