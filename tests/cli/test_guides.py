@@ -70,6 +70,15 @@ def test_every_field_of_a_value_in_the_report_is_described(kind: type) -> None:
     assert {name for name in fields if f"`{name}`" not in told} == set()
 
 
+def test_every_test_that_a_known_fault_is_held_by_exists() -> None:
+    named = re.findall(r"`(test_\w+)`", (ROOT / "docs" / "known-faults.md").read_text())
+    there = {
+        name for file in (ROOT / "tests").rglob("test_*.py") for name in re.findall(r"def (test_\w+)", file.read_text())
+    }
+    assert len(named) > 30
+    assert set(named) <= there
+
+
 def test_every_key_of_a_job_file_is_described() -> None:
     told = (ROOT / "docs" / "jobs.md").read_text()
     assert {key for key in JobFile.model_fields if f"`{key}`" not in told} == set()

@@ -106,6 +106,7 @@ def test_deletes_are_asked_for_by_name_and_guarded(spillway: Spillway, empty_clo
     for number in range(3):
         empty_cloud.put(f"digits/extra-{number}", b"x", size_bytes=1)
     refused = spillway("sync", "digits", "cloud", "--delete")
+    assert spillway("sync", "digits", "cloud", "--delete", "--dry-run").err == refused.err
     assert (refused.code, "this would delete 3 of 11 objects (27%), the guard allows 20%" in refused.err) == (1, True)
     assert refused.err.endswith("on the command line: --delete-up-to 28\n")
     assert spillway("sync", "digits", "cloud", "--delete-up-to", "27").code == 1
