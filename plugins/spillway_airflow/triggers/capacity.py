@@ -16,6 +16,7 @@ from spillway.runs.displacing import awaited, waits_for
 from spillway.runs.looking import Lookout
 from spillway.runs.services import Services
 from spillway_airflow.fresh_services import FreshServices
+from spillway_airflow.triggers.pod import end_attempt
 
 _LOOKOUT = Lookout()
 """All who wait in this process look at the same facts."""
@@ -36,6 +37,7 @@ class CapacityTrigger(BaseTrigger):
     ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.job, self.of_run, self.dag, self.poll_seconds = job, run, dag, poll_seconds
+        self._waits_with: int | None = None
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         return f"{type(self).__module__}.{type(self).__name__}", {
@@ -82,7 +84,13 @@ class CapacityTrigger(BaseTrigger):
         """Who gives way to the run and has not ended yet, in words; empty where nobody."""
         attempt = services.ledger.open_attempt(str(self.of_run))
         others = awaited(services, attempt) if attempt is not None else ()
+        self._waits_with = attempt.number if attempt is not None and others else None
         return waits_for(attempt, others) if attempt is not None and others else ""
+
+    async def on_kill(self) -> None:
+        """Give up the attempt that others make room for; who was not asked to end yet trains on."""
+        if self._waits_with is not None:
+            await end_attempt(str(self.of_run), self._waits_with, self.log)
 
     def _look(self, services: Services, *, job: JobSpec, since: float) -> PlacementDecision:
         """What is to be had; keeps the run's place in the queue, and moves it to where it lacks only room now."""

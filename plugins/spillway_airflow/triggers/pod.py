@@ -99,31 +99,28 @@ class PodTrigger(BaseTrigger):
         return last_poll - attempt.job.grace - runs.node_margin - timedelta(seconds=self.poll_seconds)
 
     async def on_kill(self) -> None:
-        """End the pod with its grace.
+        """End the pod with its grace."""
+        await end_attempt(self.attempt_run, self.number, self.log)
 
-        Airflow cancels the trigger anew at each turn of its loop, a second apart, and this method with it; the work
-        goes on in a task of its own, and tells its failure itself.
-        """
-        ending = asyncio.ensure_future(self._end_pod())
-        _ENDING.add(ending)
-        ending.add_done_callback(self._tell_failure)
-        await asyncio.wait([ending])
 
-    def _tell_failure(self, ending: asyncio.Future[None]) -> None:
+async def end_attempt(run: str, number: int, log: Any) -> None:
+    """End an attempt whose task was ended, its pod with its grace; for the ``on_kill`` of whatever waits for it.
+
+    Airflow cancels the trigger anew at each turn of its loop, a second apart, and this with it; the work goes on in a
+    task of its own, and tells its failure itself.
+    """
+
+    def tell_failure(ending: asyncio.Future[None]) -> None:
         _ENDING.discard(ending)
         if not ending.cancelled() and (problem := ending.exception()) is not None:
-            told = f"attempt {self.number} of {self.attempt_run} could not be ended"
-            self.log.error(f"{told}; unless its task goes on, the sweeper will: {problem}", exc_info=problem)
+            told = f"attempt {number} of {run} could not be ended"
+            log.error(f"{told}; unless its task goes on, the sweeper will: {problem}", exc_info=problem)
 
-    async def _end_pod(self) -> None:
-        services = await triggerer_services()
-        await in_thread(
-            cancel,
-            services,
-            self.attempt_run,
-            TASK_ENDED,
-            self.log.info,
-            kind=VerdictKind.TASK_ENDED,
-            number=self.number,
-            patience=KILL_PATIENCE,
-        )
+    async def end() -> None:
+        services, kind = await triggerer_services(), VerdictKind.TASK_ENDED
+        await in_thread(cancel, services, run, TASK_ENDED, log.info, kind=kind, number=number, patience=KILL_PATIENCE)
+
+    ending = asyncio.ensure_future(end())
+    _ENDING.add(ending)
+    ending.add_done_callback(tell_failure)
+    await asyncio.wait([ending])
