@@ -21,7 +21,6 @@ from spillway.checkpoints.store import CheckpointStore
 from spillway.ledger import TransferOutcome
 from spillway.runs.services import Services
 from spillway.sandbox.settings import INCLUDE
-from spillway.stores.patience import TRIES
 from spillway.testing.checkpoints import commit_step
 from spillway.testing.command_line import RunWithSteps, Spillway, StartSpillway, interruptible
 from spillway.testing.images import put_image
@@ -138,7 +137,10 @@ def test_a_mover_that_waits_for_a_store_that_is_away_is_cut_off_too(
     known = json.loads(installation.connections.read_text())["cloud_store"]["extra"]
     installation.connection("cloud_store", extra=re.sub(r"127\.0\.0\.1:\d+", f"127.0.0.1:{port}", known))
     process = start_spillway("sync", "digits", "cloud", "--json")
-    eventually(lambda: len(came) > TRIES, seconds=60)
+    assert process.stderr is not None
+    told = process.stderr.readline()
+    assert re.match(r"waiting for s3://.*@cloud, for \d+ s more at most: ", told), told
+    assert len(came) >= 2
     process.send_signal(signal.SIGTERM)
     answered, said = process.communicate(timeout=60)
     assert process.returncode == 143, said

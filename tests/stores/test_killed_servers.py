@@ -112,7 +112,8 @@ def test_a_sync_waits_for_a_killed_store_says_so_and_sends_nothing_twice(
     assert sent_twice(proxies["cloud"], "/digits/") == []
 
 
-@pytest.mark.parametrize("site", [pytest.param("onprem", marks=pytest.mark.slow), "cloud"])
+@pytest.mark.slow
+@pytest.mark.parametrize("site", ["onprem", "cloud"])
 def test_a_replication_waits_for_a_killed_store_says_so_and_sends_nothing_twice(
     opened: Callable[[float], list[S3Store]],
     s3_sites: Mapping[str, S3Server],
