@@ -120,3 +120,21 @@ def test_the_month_is_projected_at_its_pace_and_never_below_what_is_promised() -
     assert projected(spent, day_three) == Decimal(120)
     assert projected(state(reserved=Decimal(80)), day_three) == Decimal(80)
     assert projected(state(), JANUARY) == 0
+
+
+@pytest.mark.parametrize(
+    ("elapsed", "spent", "expected"),
+    [
+        (timedelta(), 0, 744),
+        (timedelta(hours=1), 40, 40 + 743 * (40 + 743) / 744),
+        (timedelta(days=15, hours=12), 744, 744 + 372 * 1.5),
+        (timedelta(days=31), 1488, 1488),
+    ],
+    ids=["at its first moment", "a dear first hour", "half of it at twice the pace", "over"],
+)
+def test_the_first_days_of_a_month_say_little_of_its_end_where_the_month_before_is_known(
+    elapsed: timedelta, spent: int, expected: float
+) -> None:
+    """Of a month of 744 hours, after one of 1.00 an hour."""
+    seen = state(booked=Decimal(spent), hourly_before=Decimal(1))
+    assert float(projected(seen, JANUARY + elapsed)) == pytest.approx(expected)

@@ -47,11 +47,18 @@ def month_in(state: BudgetState) -> Month:
 
 
 def projected(state: BudgetState, now: datetime) -> Decimal:
-    """What the month will have cost at its end: at the pace of its days so far, and no less than what is promised."""
+    """What the month will have cost at its end, and no less than what is promised.
+
+    What is still to come is spent at the pace of the month so far, and at that of the month before by the part that is
+    not over yet: the first days say little.
+    """
     month = month_in(state)
     elapsed = gpu_hours(1, *within(month, month.starts_at, now))
-    pace = EXACT.divide(EXACT.multiply(state.spent, month.hours), elapsed) if elapsed else Decimal(0)
-    return max(pace, EXACT.add(state.booked, state.reserved))
+    left, spent, before = EXACT.subtract(month.hours, elapsed), state.spent, state.hourly_before
+    hourly = EXACT.divide(spent, elapsed) if elapsed else Decimal(0)
+    if before is not None:
+        hourly = EXACT.divide(EXACT.add(spent, EXACT.multiply(before, left)), month.hours)
+    return max(EXACT.add(spent, EXACT.multiply(hourly, left)), EXACT.add(state.booked, state.reserved))
 
 
 def crossed(state: BudgetState) -> tuple[int, ...]:

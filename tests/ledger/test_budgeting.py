@@ -290,3 +290,19 @@ def test_sums_are_those_of_the_bookings_to_the_last_digit(ledger: Ledger) -> Non
     for number in range(1, 8):
         ledger.book(replace(spot, attempt=f"r-{number}"))
     assert this_month(ledger, policy).booked == total_of([third] * 7)
+
+
+def test_a_budget_that_is_looked_at_knows_the_pace_of_the_month_before_and_none_where_there_was_none(
+    ledger: Ledger,
+) -> None:
+    february = datetime(2026, 2, 10, tzinfo=UTC)
+    for number, (start, department) in enumerate([(NOW, "research"), (february, "production")], start=1):
+        ledger.open_run(f"r{number}", job_spec(), {}, NOW)
+        spent = {"department": department, "billing": Billing.SPOT, "amount": Decimal(6720)}
+        ledger.book(a_cost(f"r{number}-1", started_at=start, ended_at=start + HOUR, **spent))
+    policy = limited(100)
+    policy = replace(policy, budgets=(*policy.budgets, Budget(department="production", limit=Decimal(100))))
+    found = {state.department: state.hourly_before for state in ledger.budgets(policy, NOW + 2 * HOUR)}
+    assert found == {"research": None, "production": Decimal(10)}
+    (later,) = ledger.budgets(limited(100), datetime(2026, 5, 1, tzinfo=UTC))
+    assert later.hourly_before == 0, "it spent before, and nothing in April"

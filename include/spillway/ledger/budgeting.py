@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from datetime import datetime
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 from decimal import Decimal
 
 from sqlalchemy import Connection, RowMapping, select
 
 from spillway.attribution import total_of
-from spillway.budget import cost_within, expected_end, limit_of
+from spillway.budget import cost_within, expected_end, limit_of, month_in
 from spillway.ledger.connection import Database
 from spillway.ledger.rows import HELD, OPEN, fetch_attempts, select_attempts
 from spillway.ledger.schema import attempts, costs, moves, runs
 from spillway.model import Billing, BudgetState, Candidate, Cluster, JobSpec, PlacementPolicy, Snapshot
 from spillway.months import Month, month_of, months_between
-from spillway.pricing import hourly_price, monthly_fixed_cost
+from spillway.pricing import EXACT, hourly_price, monthly_fixed_cost
 
 _BOUGHT = tuple(billing for billing in Billing if billing.bought)
 _NONE = Decimal(0)
@@ -50,7 +50,7 @@ def read_states(
     """Every department's budgets of the months, by name."""
     departments = sorted({budget.department for budget in policy.budgets})
     return tuple(
-        state
+        replace(state, hourly_before=_hourly_before(connection, department, month_in(state), policy.time_zone))
         for department in departments
         for state in _states(connection, policy, department, months, now, clusters=clusters, leaving=None)
     )
@@ -195,6 +195,15 @@ def _booked(connection: Connection, department: str, month: Month) -> Decimal:
     amounts = list(connection.execute(select(costs.c.amount).where(its, whole)).scalars())
     others = connection.execute(select(costs).where(its, ~whole)).mappings()
     return total_of([*amounts, *(_part(row, month) for row in others)])
+
+
+def _hourly_before(connection: Connection, department: str, month: Month, zone: str) -> Decimal | None:
+    """What bought GPUs of the department have cost an hour of the month before; None where it had used none by then."""
+    its = (costs.c.department == department) & costs.c.billing.in_(_BOUGHT) & (costs.c.ended_at < month.starts_at)
+    if connection.execute(select(costs.c.run).where(its).limit(1)).first() is None:
+        return None
+    before = month_of(month.starts_at - timedelta(hours=1), zone)
+    return EXACT.divide(_booked(connection, department, before), before.hours)
 
 
 def _part(row: RowMapping, month: Month) -> Decimal:

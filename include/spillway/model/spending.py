@@ -25,7 +25,8 @@ class BudgetState:
 
     ``booked`` is of pods that have ended, ``accrued`` what those that run have cost so far, ``reserved`` what all that
     is promised will have cost in the month, the accrued part included. ``doubt`` is why nobody knows that it is the
-    right month.
+    right month. ``hourly_before`` is what pods of the month before have cost an hour of it; None where nothing was
+    spent until then, or nobody asked.
     """
 
     department: str
@@ -37,6 +38,7 @@ class BudgetState:
     accrued: Decimal
     reserved: Decimal
     doubt: str | None = None
+    hourly_before: Decimal | None = None
 
     @property
     def spent(self) -> Decimal:
