@@ -12,6 +12,7 @@ from spillway.errors import NoProgress
 from spillway.model import Attempt, AttemptState, JobSpec, Outcome, VerdictKind
 from spillway.runs.admission import expire_leases, snapshot
 from spillway.runs.engine import Waiting, Watching, advance, settled_attempts
+from spillway.runs.explaining import newest
 from spillway.runs.settling import Ended, settle
 from spillway.testing.carried_run import Carried
 
@@ -131,6 +132,6 @@ def test_a_place_that_lost_a_pod_rests(open_run: Carry, make_job: MakeJob) -> No
     first = lose(run, VerdictKind.LOST_NODE)
     second = lose(run, VerdictKind.PREEMPTED)
     assert (first.candidate.cluster, second.candidate.cluster) == ("onprem", "cloud")
-    step = run.advance()
-    assert isinstance(step, Waiting)
-    assert {rejection.rule for verdict in step.decision.verdicts for rejection in verdict.rejections} >= {"cool-down"}
+    assert isinstance(run.advance(), Waiting)
+    table = newest(run.services.ledger, run.run).decision
+    assert {rejection.rule for verdict in table.verdicts for rejection in verdict.rejections} >= {"cool-down"}

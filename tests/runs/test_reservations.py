@@ -15,6 +15,7 @@ from spillway.model import AttemptState, JobSpec, Outcome, PodPhase, Tier
 from spillway.runs.admission import admit
 from spillway.runs.cancelling import cancel_run
 from spillway.runs.engine import Finished, Waiting, Watching
+from spillway.runs.explaining import newest
 from spillway.runs.holding import holding
 from spillway.runs.moving_datasets import copy_dataset
 from spillway.testing.carried_run import Carried
@@ -50,9 +51,9 @@ def test_a_small_run_does_not_keep_a_big_one_that_waits_from_its_place(open_run:
     first.place()
     assert isinstance(big.advance(), Waiting)
     short, endless = open_run(here), open_run(replace(here, longest_duration=None))
-    waits = endless.advance()
-    assert isinstance(waits, Waiting)
-    told = {r.rule: r.reason for verdict in waits.decision.verdicts for r in verdict.rejections if r.waits}
+    assert isinstance(endless.advance(), Waiting)
+    table = newest(endless.services.ledger, endless.run).decision
+    told = {r.rule: r.reason for verdict in table.verdicts for r in verdict.rejections if r.waits}
     assert f"run {big.run} (research, 2 x 2 GPUs), which waits since" in told["queue"]
     assert short.advance() is not None
     cancel_run(big.services, big.run, "nobody needs it", big.said.append)
