@@ -36,8 +36,11 @@ CASES = {
     ),
     "unknown job": Case(words=("runs", "start", "quik"), message="Did you mean 'quick'?"),
     "a job file with a typo": Case(job={"gpus_per_nod": 1}, message="quick.yaml: unknown key 'gpus_per_nod'; known: "),
-    "zero GPUs": Case(
-        job={"gpus_per_node": 0}, message="quick.yaml: gpus_per_node: expected a number of at least 1, got 0"
+    "fewer GPUs than none": Case(
+        job={"gpus_per_node": -1}, message="quick.yaml: gpus_per_node: expected a number of at least 0, got -1"
+    ),
+    "no GPUs where every pool has some": Case(
+        job={"gpus_per_node": 0}, message="can never be placed: no declared pool can hold it\n"
     ),
     "more GPUs on a node than any pool has": Case(
         job={"gpus_per_node": 64}, message="can never be placed: no declared pool can hold it\n"
