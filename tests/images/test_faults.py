@@ -202,6 +202,28 @@ def test_what_is_verified_is_not_sent_again_after_a_run_that_failed(ends: Ends, 
     ends.require_all(*TAGS)
 
 
+NOT_DELETED = {
+    "a tag": "/manifests/v-old",
+    "an image, where no tag goes alone": "/manifests/sha256:",
+}
+
+
+@pytest.mark.parametrize("path", NOT_DELETED.values(), ids=NOT_DELETED.keys())
+def test_a_tag_that_may_not_be_deleted_fails_by_name_and_goes_once_it_may(ends: Ends, path: str) -> None:
+    ends.push(*TAGS)
+    ends.sync()
+    put_image(ends.servers["cloud"].client(), ends.rules.repository, "v-old", layer=b"old")
+    deleting = replace(ends, rules=replace(ends.rules, delete=True))
+    ends.destination_proxy.refuse("DELETE", Answer(403), times=9, path=path)
+    (failure,) = deleting.sync().failures
+    assert failure.startswith("v-old: ") and "403" in failure
+    assert "v-old" in ends.servers["cloud"].client().tags(ends.rules.repository)
+    ends.destination_proxy.forget()
+    ends.destination_proxy.refuse("DELETE", Answer(503), times=2)
+    assert deleting.sync().ok
+    ends.require_all(*TAGS)
+
+
 # -- large layers go in parts -----------------------------------------------------------------------------------------
 
 

@@ -225,14 +225,16 @@ def eleven(onprem: HttpRegistry, cloud: HttpRegistry, rules: MirroredRepository)
 def test_a_tag_that_the_source_deleted_is_deleted_only_where_the_rules_say_so(
     onprem: HttpRegistry, cloud: HttpRegistry, rules: MirroredRepository
 ) -> None:
-    put_image(cloud, rules.repository, "by-hand", layer=b"by hand")
+    for tag in ("by-hand", "v-old-dev"):
+        put_image(cloud, rules.repository, tag, layer=tag.encode())
     assert fates(sync(onprem, cloud, rules))["v-old"] is TagFate.UNCHANGED
-    deleting = replace(rules, tags=("v*",), delete=True)
+    deleting = replace(rules, tags=("v*",), exclude=("*-dev",), delete=True)
     assert fates(sync(onprem, cloud, deleting, dry_run=True))["v-old"] is TagFate.DELETED
     assert "v-old" in cloud.tags(rules.repository)
     report = sync(onprem, cloud, deleting)
     assert (report.ok, fates(report)["v-old"]) == (True, TagFate.DELETED)
-    assert sorted(cloud.tags(rules.repository)) == ["by-hand", *(f"v{number}" for number in range(10))]
+    left = ["by-hand", "v-old-dev", *(f"v{number}" for number in range(10))]
+    assert sorted(cloud.tags(rules.repository)) == left
 
 
 @pytest.mark.usefixtures("eleven")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,11 +13,12 @@ from typing import Any
 import pytest
 from airflow.sdk.exceptions import AirflowFailException
 
+from spillway.checkpoints.layout import head_key
 from spillway.checkpoints.store import CheckpointStore
 from spillway.config import Configuration
 from spillway.errors import Unreachable
 from spillway.ledger import ledger_opener
-from spillway.model import Cluster, RunPolicy
+from spillway.model import Cluster, Retention, RunPolicy
 from spillway.runs.services import Services, Site
 from spillway.testing.builders import cloud_cluster, onprem_cluster, placement_policy
 from spillway.testing.checkpoints import commit_step
@@ -100,6 +102,20 @@ def test_where_every_site_answers_the_upload_is_complete(
     failed = routines.run_upload(None, lambda *words: None)
     routines.require_upload(failed)
     assert (failed, len(told.events)) == ([], 1)
+
+
+def test_a_prune_goes_by_the_declared_rules_and_tells_the_site_that_it_left_alone(
+    services: Services, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checkpoints = CheckpointStore(services.site("onprem").checkpoints, "digits-1")
+    commit_step(checkpoints, 4)
+    services.site("cloud").checkpoints.put(head_key("digits-1"), b"damaged", size_bytes=7)
+    last = Retention(last=1, best=0, minimum_age=timedelta(0))
+    ruled = replace(services, configuration=replace(services.configuration, retention=last))
+    monkeypatch.setattr(routines, "worker_services", lambda: ruled)
+    (failed,) = routines.run_prune(lambda *words: None)
+    assert failed.startswith("digits-1: not pruned at cloud: ")
+    assert [manifest.step for manifest in checkpoints.manifests()] == [4]
 
 
 @pytest.mark.usefixtures("services")

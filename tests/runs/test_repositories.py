@@ -97,6 +97,17 @@ def test_each_tag_that_moves_is_a_line_and_none_that_is_as_it_was(services: Serv
     assert len(logged(services)) == 2
 
 
+def test_a_layer_that_another_declared_repository_of_the_site_has_is_not_sent(
+    services: Services, home: ImageRegistry
+) -> None:
+    both = declared(services, PUBLIC, replace(PUBLIC, repository="eval"))
+    for name in ("base", "eval"):
+        put_image(home, name, "v1", layer=bytes(2 * 2**20))
+    assert copy_repository(both, PUBLIC, "cloud").bytes_copied > 2 * 2**20
+    (outcome,) = copy_repository(both, replace(PUBLIC, repository="eval"), "cloud").outcomes
+    assert (outcome.blobs_mounted, outcome.bytes_copied < 1000) == (1, True)
+
+
 def test_fewer_platforms_are_logged_with_the_index_that_they_are_of(services: Services, home: ImageRegistry) -> None:
     index = put_index(home, "base", "v1")
     (outcome,) = copy_repository(services, replace(PUBLIC, platforms=("linux/amd64",)), "cloud").outcomes

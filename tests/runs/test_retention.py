@@ -12,10 +12,11 @@ from spillway.checkpoints.layout import CommittedStep, Head
 from spillway.checkpoints.replicate import replicate
 from spillway.checkpoints.store import CheckpointStore
 from spillway.errors import SpillwayError, Unreachable
-from spillway.model import AttemptState, JobSpec, Retention
+from spillway.model import AttemptState, JobSpec, Retention, VerdictKind
 from spillway.runs.evidence import evidence
 from spillway.runs.retention import apply_retention, prune_run, resumed_from
 from spillway.runs.services import Services
+from spillway.runs.settling import Ended, settle
 from spillway.testing.builders import attempt
 from spillway.testing.carried_run import Carried
 from spillway.testing.checkpoints import commit_step
@@ -73,6 +74,17 @@ def test_a_site_that_does_not_answer_keeps_its_steps_and_the_others_are_pruned(
     monkeypatch.undo()
     assert isinstance(found["onprem"], SpillwayError)
     assert (run.committed("onprem"), run.committed("cloud")) == ((2, 4, 6, 8), (6, 8))
+
+
+def test_a_prune_leaves_the_step_that_the_next_attempt_is_about_to_read(services: Services, run: Carried) -> None:
+    lost = Ended(kind=VerdictKind.PREEMPTED, reason="its node is gone")
+    settle(services, services.ledger.attempt(run.run, 1), lost)
+    following = services.ledger.amend(run.place(), resumed_from_step=2)
+    prune_run(services, run.run, RETENTION)
+    assert run.committed("onprem") == (2, 6, 8)
+    settle(services, following, lost)
+    prune_run(services, run.run, RETENTION)
+    assert run.committed("onprem") == (6, 8)
 
 
 def test_the_step_that_a_living_attempt_resumes_from_stays(services: Services, run: Carried) -> None:
