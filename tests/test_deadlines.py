@@ -75,7 +75,7 @@ def test_no_deadline_is_missed_that_on_demand_from_the_beginning_meets(work: int
     bring=st.integers(0, 10),
     spot=st.lists(st.booleans(), min_size=120, max_size=120),
 )
-@settings(max_examples=300)
+@settings(max_examples=150)
 def test_a_job_that_is_watched_on_spot_leaves_it_once_and_in_time_whatever_is_lost_when(
     work: int, slack: int, commit_every: int, bring: int, spot: list[bool]
 ) -> None:

@@ -139,5 +139,5 @@ def test_a_task_that_is_woken_for_a_move_goes_on_watching_where_it_is_when_the_t
     assert isinstance(deferred.value.trigger, PodTrigger)
     assert ledger.move(RUN, 1).state is MoveState.FAILED
     assert log.said("cloud/gpu/on-demand: its deadline is near")
-    assert log.said("is not carried out: ")
+    assert log.said("is not carried out now: ")
     assert ledger.open_attempt(RUN) == attempt

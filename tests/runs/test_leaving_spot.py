@@ -60,7 +60,7 @@ def test_a_run_leaves_spot_for_its_deadline_without_losing_a_step(open_run: Carr
     step = run.advance()
     assert isinstance(step, Watching)
     watch = Watch(services=run.services, attempt=step.attempt)
-    refused = eventually(lambda: next((look for look in [watch.poll()] if "tried again" in look.summary), None))
+    refused = eventually(watch.poll, lambda look: "tried again" in look.summary)
     assert "cloud/gpu/on-demand: cloud-access: " in refused.summary
     assert refused.move is None and refused.ended is None
     assert "done about" in refused.summary and "deadline" in refused.summary

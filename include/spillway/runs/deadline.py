@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 
 from spillway.checkpoints.progress import Progress, lasting, read_progress
 from spillway.deadlines import ORDERED_BY, as_measured, spare, time_to_move
-from spillway.errors import IllegalTransition, MoveRefused, SpillwayError
+from spillway.errors import SpillwayError
 from spillway.migration import told
 from spillway.model import Attempt, AttemptState, Billing, LateRun, Move, MoveState, Schedule
 from spillway.placement.explain import name
@@ -130,14 +130,14 @@ def _left(services: Services, run: str) -> timedelta | None:
 
 
 def leave(services: Services, move: Move, say: Say) -> None:
-    """Make the target ready and let the run go there; where that is refused it stays, and is asked about again."""
-    leaving = services.ledger.attempt(move.run, move.attempt)
-    say(f"{move.label}: {name(leaving.candidate)} -> {name(move.target)}: {move.reason}; {told(move.estimate)}")
-    with holding(services, leaving):
-        try:
+    """Make the target ready and let the run go there; where that fails it stays, and is asked about again."""
+    try:
+        leaving = services.ledger.attempt(move.run, move.attempt)
+        say(f"{move.label}: {name(leaving.candidate)} -> {name(move.target)}: {move.reason}; {told(move.estimate)}")
+        with holding(services, leaving):
             drain(services, bring(services, move, say), say)
-        except (MoveRefused, IllegalTransition) as problem:
-            say(f"{move.label} is not carried out: {problem}")
+    except SpillwayError as problem:  # the pod trains, and whoever watches it must go on
+        say(f"{move.label} is not carried out now: {problem}")
 
 
 def _order(services: Services, attempt: Attempt, schedule: Schedule, takes: timedelta) -> Move:
