@@ -184,6 +184,18 @@ def test_what_will_be_free_is_what_would_be_free_without_those_who_have_ended(
     assert ClusterUse(state, promises).capacities(ended) == left.capacities()
 
 
+def test_a_pod_that_is_pending_may_come_to_lie_in_another_pool_when_a_job_ends_there() -> None:
+    pools = (node_pool(), node_pool(name="v100"))
+    state = cluster_state(
+        onprem_cluster(pools=pools),
+        nodes=[node(name="a", pool="a100"), node(name="b", pool="v100")],
+        pods=[pod(name="ours", attempt="r-0", gpus=8, node="a"), pod(name="theirs", gpus=8)],
+    )
+    use = ClusterUse(state, [reservation(attempt="r-0", pool="a100")])
+    assert use.capacity("v100").free["b"].gpus == 0
+    assert use.capacity("v100", {promise.attempt for promise in use.bearing_on("v100")}).free["b"].gpus == 8
+
+
 @given(nodes=nodes, pods=pods, promises=promises, ended=st.sets(attempts.filter(bool)), chance=st.randoms())
 def test_of_one_pool_the_same_is_counted_as_of_all_of_them(
     nodes: list[NodeState], pods: list[PodUse], promises: list[Reservation], ended: set[str], chance: random.Random

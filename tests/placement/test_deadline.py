@@ -20,8 +20,9 @@ from spillway.model import (
     Schedule,
     Snapshot,
 )
+from spillway.placement.context import index
 from spillway.placement.explain import explanation
-from spillway.placement.policy import place
+from spillway.placement.policy import choose, place
 from spillway.testing.builders import (
     NOW,
     cloud_cluster,
@@ -76,6 +77,15 @@ def test_where_a_job_with_a_deadline_goes(seen: Snapshot, chosen: str | None, pr
     decision = place(job_spec(spot_ok=True, priority=priority), seen, placement_policy())
     assert (decision.chosen and decision.chosen.pool) == chosen
     assert decision.possible
+
+
+def test_jobs_that_are_decided_on_from_the_same_facts_have_each_its_own_deadline() -> None:
+    early, late = after(EARLY), after(LATE)
+    shared = index(early, placement_policy())
+    for seen, chosen in ((early, "spot"), (late, "fast"), (early, "spot")):
+        decision = choose(job_spec(spot_ok=True), shared.deciding(replace(early, schedule=seen.schedule)))
+        assert decision.chosen is not None
+        assert decision.chosen.pool == chosen
 
 
 def test_a_job_that_waits_for_spot_is_told_so() -> None:
