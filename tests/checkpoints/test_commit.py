@@ -4,10 +4,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
+from threading import Barrier
 
 import pytest
 
 from spillway.checkpoints.layout import Head, claim_key, manifest_key, part_key
+from spillway.checkpoints.parts import PARTS_AT_ONCE
 from spillway.checkpoints.store import CheckpointStore
 from spillway.errors import CheckpointConflict, CorruptCheckpoint, Fenced, Missing, Unreachable
 from spillway.model import CheckpointManifest, CheckpointPart
@@ -109,6 +111,15 @@ def test_head_records_the_digest_of_the_manifest(store: LocalStore) -> None:
         "manifest": "llm-7b/manifests/000000000010-000001.json",
         "committed": [{"step": 10, "attempt": 1, "sha256": hashlib.sha256(body).hexdigest()}],
     }
+
+
+def test_parts_are_sent_several_at_once(watched: WatchedStore) -> None:
+    together = Barrier(PARTS_AT_ONCE, timeout=60)
+    checkpoints = CheckpointStore(watched, RUN)
+    checkpoints.fence(1)
+    watched.before = lambda key: together.wait() if "/parts/" in key else None
+    manifest = commit_step(checkpoints, 10, parts={f"shard-{n}": b"%d" % n for n in range(PARTS_AT_ONCE)})
+    assert checkpoints.parts.problems(manifest.parts) == []
 
 
 def test_committing_the_same_again_changes_nothing(any_store: ObjectStore) -> None:

@@ -3,6 +3,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from threading import Barrier
 
 import pytest
 
@@ -180,6 +181,20 @@ def test_a_large_part_is_read_in_ranges_and_verified_as_a_whole(
     any_store.put(part_key(RUN, manifest.parts[0].sha256), damaged, size_bytes=len(damaged))
     with pytest.raises(CorruptCheckpoint, match="expected digest"):
         CheckpointStore(any_store, RUN).load(manifest, "weights")
+
+
+def test_of_a_large_part_several_ranges_are_read_at_once(
+    watched: WatchedStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parts_module, "RANGE_BYTES", 1000)
+    ranges = parts_module.RANGES_AHEAD
+    body = bytes(range(250)) * 4 * ranges
+    checkpoints = CheckpointStore(watched, RUN)
+    checkpoints.fence(1)
+    manifest = commit_step(checkpoints, 10, parts={"weights": body})
+    together = Barrier(ranges, timeout=60)
+    watched.unreadable = lambda key: together.wait() < 0
+    assert checkpoints.load(manifest, "weights") == body
 
 
 RESTORE_ON_A_SMALL_DISK = """

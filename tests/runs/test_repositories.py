@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from spillway.config import Configuration
+from spillway.config import Configuration, load_image_uses
 from spillway.errors import InvalidImage, ResidencyRefused
 from spillway.images.report import TagFate
 from spillway.ledger import TransferKind, TransferOutcome, ledger_opener
@@ -223,6 +224,21 @@ def test_what_a_registry_lists_of_a_core_image_stays_with_it(
     copy_repository(replace(core, open_site=open_site), PUBLIC, "cloud")
     assert stored(tmp_path, b"canary of %s" % opened.digest.encode())
     assert not stored(tmp_path, b"canary of %s" % secret.digest.encode())
+
+
+def test_while_a_job_file_cannot_be_read_no_tag_is_deleted(
+    services: Services, home: ImageRegistry, tmp_path: Path
+) -> None:
+    for number in range(9):
+        put_image(home, "base", f"v{number}", layer=b"layer %d" % number)
+    put_image(services.site("vault").registry, "base", "old", layer=b"old")
+    (tmp_path / "jobs").mkdir()
+    (tmp_path / "jobs" / "broken.yaml").write_text("name: [")
+    broken = replace(services, image_uses=partial(load_image_uses, tmp_path / "jobs", {}))
+    report = copy_repository(broken, replace(PUBLIC, delete=True), "vault", delete_share_max=1.0)
+    told = {one.tag: (one.fate, one.reason) for one in report.outcomes if one.tag == "old"}
+    assert told["old"][0] is TagFate.UNCHANGED and "until this is repaired: broken.yaml" in told["old"][1]
+    assert "old" in services.site("vault").registry.tags("base")
 
 
 def test_a_tag_that_a_job_names_or_a_run_was_started_from_is_not_deleted(
