@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, replace
-from datetime import timedelta
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
@@ -15,19 +14,12 @@ from spillway.model import (
     Billing,
     CoolDown,
     JobSpec,
-    OpenAttempt,
     PlacementDecision,
-    PlacementPolicy,
-    PodUse,
-    PreemptionPlan,
     Priority,
-    QuotaShare,
-    Reservation,
     Snapshot,
 )
-from spillway.placement.context import index
 from spillway.placement.explain import explanation, giving_way, headline
-from spillway.placement.policy import choose, place
+from spillway.placement.policy import place
 from spillway.testing.builders import (
     NOW,
     candidate,
@@ -36,71 +28,12 @@ from spillway.testing.builders import (
     cluster_state,
     cooling,
     job_spec,
-    node_pool,
-    onprem_cluster,
-    open_attempt,
     placement_policy,
-    pod,
     reservation,
-    snapshot,
 )
+from spillway.testing.training_attempts import MINUTE, PREEMPTING, Trains, plan, site, trains, victims
 
-MINUTE = timedelta(minutes=1)
-POLICY = placement_policy(preempt_after=10 * MINUTE)
 URGENT = job_spec(name="urgent", priority=Priority.PRODUCTION_CORE, gpus_per_node=8)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Trains:
-    """An attempt that trains: what it holds, its pods, and whether it may give way."""
-
-    promise: Reservation
-    pods: tuple[PodUse, ...]
-    attempt: OpenAttempt
-
-
-def trains(
-    label: str,
-    *,
-    on: tuple[str, ...] = ("a100-0",),
-    gpus: int = 8,
-    committed: float | None = None,
-    department: str = "research",
-    place: dict[str, Any] | None = None,
-    **fields: Any,
-) -> Trains:
-    """One that committed so many minutes ago, None for never, on these nodes, so many GPUs on each."""
-    at = None if committed is None else NOW - committed * MINUTE
-    held = {"attempt": label, "department": department, "gpus_per_node": gpus, "nodes": len(on), **(place or {})}
-    return Trains(
-        promise=reservation(**held),
-        pods=tuple(pod(name=f"{label}-{node}", gpus=gpus, node=node, attempt=label) for node in on),
-        attempt=open_attempt(attempt=label, committed_at=at, **fields),
-    )
-
-
-def site(*running: Trains, nodes: int = 2, **fields: Any) -> Snapshot:
-    """On-premises with so many nodes of eight GPUs, on which these train."""
-    cluster = onprem_cluster(pools=(node_pool(max_nodes=nodes),))
-    state = cluster_state(cluster, pods=[use for one in running for use in one.pods])
-    held = {"reservations": tuple(one.promise for one in running), "open_attempts": tuple(o.attempt for o in running)}
-    return replace(snapshot(state), **{**held, **fields})
-
-
-def plan(job: JobSpec, seen: Snapshot, policy: PlacementPolicy = POLICY) -> PreemptionPlan:
-    """What the decision says of who gives way; that and the look without the table come to the same place."""
-    decision = place(job, seen, policy)
-    assert decision.preemption is not None
-    assert decision.chosen == decision.preemption.place
-    quick = choose(job, index(seen, policy))
-    kept = tuple(verdict for verdict in decision.verdicts if verdict.candidate == decision.chosen)
-    assert quick == replace(decision, verdicts=kept)
-    return decision.preemption
-
-
-def victims(job: JobSpec, seen: Snapshot, policy: PlacementPolicy = POLICY) -> dict[str, float]:
-    """The GPU-seconds that each loses who gives way."""
-    return {victim.attempt: victim.lost_gpu_seconds for victim in plan(job, seen, policy).victims}
 
 
 def test_the_run_that_lost_least_since_its_newest_checkpoint_gives_way() -> None:
@@ -150,7 +83,7 @@ def test_nobody_gives_way_where_the_job_would_not_fit_on_any_node_after_it() -> 
     assert (told.place, told.victims) == (None, ())
     nothing = "no place comes of it, nor of the end of all that may give way"
     assert told.spared["r0-1"] == f"{nothing}: it would lose 240 GPU-seconds"
-    assert place(URGENT, seen, POLICY).chosen is None
+    assert place(URGENT, seen, PREEMPTING).chosen is None
 
 
 KEPT_OUT = {
@@ -200,17 +133,24 @@ def test_who_gives_way_to_one_gives_way_to_no_other() -> None:
     assert (told.victims, told.spared) == ((), {"r-1": "it gives way to first-1 already"})
 
 
+def one_of_two_nodes(*running: Trains) -> Snapshot:
+    """On-premises with one node of the two that are declared, so that quotas leave more than is free."""
+    seen = site(*running)
+    (state,) = seen.clusters
+    return replace(seen, clusters=(replace(state, nodes=state.nodes[:1]),))
+
+
 def test_what_is_given_up_for_one_is_held_for_it_with_what_is_free_beside() -> None:
     leaves = trains("leaves-1", gpus=4, committed=1)
     claim = reservation(attempt="first-1", gpus_per_node=8, displaces=("leaves-1",))
-    seen = site(leaves, nodes=1)
+    seen = one_of_two_nodes(leaves)
     assert place(job_spec(gpus_per_node=1), seen, placement_policy()).chosen is not None
     held = replace(seen, reservations=(*seen.reservations, claim))
     assert place(job_spec(gpus_per_node=1), held, placement_policy()).chosen is None
     smaller = replace(held, reservations=(*seen.reservations, replace(claim, gpus_per_node=6)))
     assert place(job_spec(gpus_per_node=2), smaller, placement_policy()).chosen == candidate()
     assert place(job_spec(gpus_per_node=3), smaller, placement_policy()).chosen is None
-    gone = replace(smaller, clusters=site(nodes=1).clusters, reservations=smaller.reservations[1:])
+    gone = replace(smaller, clusters=one_of_two_nodes().clusters, reservations=smaller.reservations[1:])
     assert place(job_spec(gpus_per_node=2), gone, placement_policy()).chosen == candidate()
     assert place(job_spec(gpus_per_node=3), gone, placement_policy()).chosen is None
 
@@ -218,7 +158,7 @@ def test_what_is_given_up_for_one_is_held_for_it_with_what_is_free_beside() -> N
 def test_nobody_is_asked_while_the_policy_does_not_say_so_or_a_place_is_free() -> None:
     full = site(trains("r-1", committed=1), nodes=1)
     assert place(URGENT, full, placement_policy()).preemption is None
-    decision = place(URGENT, site(trains("r-1", committed=1), nodes=2), POLICY)
+    decision = place(URGENT, site(trains("r-1", committed=1), nodes=2), PREEMPTING)
     assert decision.preemption is None and decision.chosen == candidate()
 
 
@@ -238,54 +178,9 @@ def test_the_least_is_lost_over_all_places_before_the_better_one_is_taken() -> N
     assert set(victims(URGENT, alike)) == {"here-1"}
 
 
-SHARES = {
-    "research": QuotaShare(onprem=Decimal("0.5"), cloud=Decimal(0)),
-    "nlp": QuotaShare(onprem=Decimal("0.5"), cloud=Decimal(0)),
-}
-LENDING = replace(POLICY, quotas=SHARES, borrowing=True)
-OWN = job_spec(name="own", department="nlp", gpus_per_node=4, priority=Priority.RESEARCH)
-
-
-def test_a_department_takes_back_what_it_lent_from_runs_of_the_same_level() -> None:
-    borrowers = [trains(f"b{i}-1", gpus=2, committed=i + 1) for i in range(4)]
-    told = plan(OWN, site(*borrowers, nodes=1), LENDING)
-    assert [v.attempt for v in told.victims] == ["b0-1", "b1-1"]
-    assert told.victims[0].reason == "'research' borrows its GPUs, and it committed 2026-01-05T11:59:00+00:00"
-
-
-def test_no_more_is_taken_back_than_was_lent() -> None:
-    """Two of the eight are lent; four are free on the other node, but not on one."""
-    borrowers = [trains(f"b{i}-1", gpus=3, on=(f"a100-{i}",), committed=i + 1) for i in range(2)]
-    seen = site(*borrowers, trains("lender-1", department="nlp", gpus=1, priority=Priority.RESEARCH))
-    pools = onprem_cluster(pools=(node_pool(max_nodes=2, gpus_per_node=4),))
-    state = cluster_state(pools, pods=seen.clusters[0].pods)
-    assert plan(replace(OWN, gpus_per_node=4), replace(seen, clusters=(state,)), LENDING).victims == ()
-
-
-@pytest.mark.parametrize(
-    ("job", "policy"),
-    [
-        (replace(OWN, priority=Priority.EXPLORATION), LENDING),
-        (replace(OWN, gpus_per_node=5, spot_ok=True), LENDING),
-        (replace(OWN, department="research"), LENDING),
-    ],
-    ids=["of a lower level", "beyond its own", "of the one that borrows"],
-)
-def test_borrowed_gpus_are_not_taken_back_for_a_job(job: JobSpec, policy: PlacementPolicy) -> None:
-    borrowers = [trains(f"b{i}-1", gpus=2, committed=i + 1) for i in range(4)]
-    assert plan(job, site(*borrowers, nodes=1), policy).victims == ()
-
-
-def test_nobody_gives_way_so_that_a_job_may_borrow() -> None:
-    """It would borrow what its owner's job of lower priority uses now."""
-    own = [trains("own-1", department="nlp", gpus=4, committed=1), trains("used-1", gpus=4, committed=60)]
-    job = replace(URGENT, gpus_per_node=4, spot_ok=True)
-    assert set(victims(job, site(*own, nodes=1), LENDING)) == {"used-1"}
-
-
 def test_the_plan_is_told_and_rebuilt_from_what_is_stored() -> None:
     seen = site(trains("r-1", committed=1), trains("s-1", on=("a100-1",), committed=3))
-    decision = place(URGENT, seen, POLICY)
+    decision = place(URGENT, seen, PREEMPTING)
     assert headline(decision) == (
         "job 'urgent' at 2026-01-05T12:00:00+00:00: placed on onprem/a100/owned once r-1 gave way"
     )
@@ -294,11 +189,11 @@ def test_the_plan_is_told_and_rebuilt_from_what_is_stored() -> None:
         "2026-01-05T11:59:00+00:00",
         "s-1 does not give way: its end is not needed: it would lose 1440 GPU-seconds",
     ]
-    assert all(line in explanation(URGENT, seen, POLICY, decision) for line in giving_way(decision))
+    assert all(line in explanation(URGENT, seen, PREEMPTING, decision) for line in giving_way(decision))
     assert decision.verdicts[0].candidate == decision.chosen
 
     def again(value: Any) -> Any:
         return codec.decode(type(value), json.loads(json.dumps(codec.encode(value))))
 
-    assert place(again(URGENT), again(seen), again(POLICY)) == again(decision) == decision
+    assert place(again(URGENT), again(seen), again(PREEMPTING)) == again(decision) == decision
     assert isinstance(again(decision), PlacementDecision)
