@@ -8,6 +8,7 @@ import signal
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
+from decimal import Decimal
 from functools import partial
 from typing import Any
 
@@ -17,8 +18,17 @@ from sqlalchemy import Engine, event
 from spillway.errors import ConfigError
 from spillway.ledger import Ledger, open_ledger, upgrade
 from spillway.ledger.schema import metadata
-from spillway.model import Attempt, AttemptState, CoolDown, Outcome
-from spillway.testing.ledger_values import NOW, a_cost, reserve
+from spillway.model import (
+    Attempt,
+    AttemptState,
+    CoolDown,
+    Outcome,
+    PlacementDecision,
+    PreemptionPlan,
+    Snapshot,
+    Victim,
+)
+from spillway.testing.ledger_values import NOW, PLACE, POLICY, SNAPSHOT, a_cost, reserve
 
 WRITES = ("INSERT", "UPDATE", "DELETE", "CREATE")
 """To be killed before a read is to be killed after the write before it."""
@@ -36,7 +46,7 @@ LIFE: dict[str, Callable[[Ledger], object]] = {
     "settle": lambda ledger: ledger.settle(_newest(ledger), Outcome.PREEMPTED, "node lost", LATER),
     "book": lambda ledger: ledger.book(a_cost("r-1")),
     "correct": lambda ledger: ledger.correct(
-        a_cost("r-1"), lambda booked: replace(booked, gpus=2), reason="counted again", now=LATER
+        a_cost("r-1"), lambda booked: replace(booked, gpus=Decimal(2)), reason="counted again", now=LATER
     ),
     "cool down": lambda ledger: ledger.cool_down(CoolDown(cluster="onprem", pool="a100", until=LATER, reason="lost")),
     "reserve again": lambda ledger: reserve(ledger, "r", now=LATER),
@@ -44,9 +54,31 @@ LIFE: dict[str, Callable[[Ledger], object]] = {
 }
 
 
-def test_a_step_that_is_killed_is_done_whole_or_not_at_all(ledger: Ledger) -> None:
+def _giving_way(seen: Snapshot) -> PlacementDecision:
+    """A place that is free once the run ``other`` has given way."""
+    there = "other-1" in {promise.attempt for promise in seen.reservations}
+    victims = (Victim(attempt="other-1", lost_gpu_seconds=1.0, reason="it is below"),) if there else ()
+    plan = PreemptionPlan(place=PLACE, victims=victims, spared={})
+    chosen = PLACE if seen.destination is None or not there else None
+    return PlacementDecision(job="r", taken_at=NOW, chosen=chosen, possible=True, verdicts=(), preemption=plan)
+
+
+DISPLACING: dict[str, Callable[[Ledger], object]] = {
+    "reserve another": lambda ledger: reserve(ledger, "other"),
+    "reserve": lambda ledger: reserve(ledger, "r", decide=_giving_way),
+    "stage": LIFE["stage"],
+    "displace": lambda ledger: ledger.displace(
+        _newest(ledger), now=LATER, snapshot=SNAPSHOT, policy=POLICY, decide=_giving_way
+    ),
+}
+
+
+@pytest.mark.parametrize("life", [LIFE, DISPLACING], ids=["of a run", "of one that another gives way to"])
+def test_a_step_that_is_killed_is_done_whole_or_not_at_all(
+    ledger: Ledger, life: dict[str, Callable[[Ledger], object]]
+) -> None:
     kills: dict[str, int] = {}
-    for name, step in LIFE.items():
+    for name, step in life.items():
         before = _everything(ledger)
         for write in itertools.count():
             if not _killed_before(write, partial(step, ledger)):
