@@ -59,6 +59,7 @@ def facts(dag: Any) -> dict[str, Any]:
                 "retries": task.retries,
                 "turn": [task.pool, task.priority_weight, getattr(task.weight_rule, "value", str(task.weight_rule))],
                 "after": sorted(task.upstream_task_ids),
+                "tells": [asset.name for asset in task.outlets],
                 "pauses": hasattr(task, "retry_delay") and task.retry_delay.total_seconds() > 0,
             }
             for task in dag.tasks

@@ -139,6 +139,20 @@ def test_copies_of_checkpoints_are_told_before_a_site_that_is_down_fails_the_run
     }
 
 
+def test_whatever_arrives_is_an_event_of_its_asset(parsed: Mapping[str, Any]) -> None:
+    tells = {
+        (dag_id, task_id.rpartition(".")[2], *task["tells"])
+        for dag_id, dag in parsed["dags"].items()
+        for task_id, task in dag["tasks"].items()
+        if task["tells"] and not dag_id.startswith("train")
+    }
+    assert tells == {
+        ("upload_checkpoints", "replicate", "replicated-checkpoints"),
+        ("sync_datasets", "sync", "synced-datasets"),
+        ("sync_datasets", "merge", "synced-datasets"),
+    }
+
+
 def test_what_goes_over_a_link_waits_in_its_pool_in_the_order_of_what_waits_for_it(parsed: Mapping[str, Any]) -> None:
     turns = {
         "upload_checkpoints.cloud.replicate": ["link_cloud", 100, "absolute"],
