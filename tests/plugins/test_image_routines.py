@@ -56,9 +56,9 @@ def services(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Services:
     return made
 
 
-def mirror(name: str, *, dry_run: bool = False) -> object:
+def mirror(name: str, *, dry_run: bool = False, verify: bool = False) -> object:
     route = encode(Route(name=name, site="cloud", tier=Tier.PUBLIC))
-    return routines.run_repository_route(route, dry_run=dry_run, verify=False, say=lambda *words: None)
+    return routines.run_repository_route(route, dry_run=dry_run, verify=verify, say=lambda *words: None)
 
 
 @pytest.mark.usefixtures("services")
@@ -78,6 +78,15 @@ def test_a_repository_with_a_broken_tag_fails_its_own_task_by_name(services: Ser
     assert isinstance(found, dict)
     assert (found["tags_copied"], found["failures"]) == (1, [])
     assert services.site("cloud").registry.tags("whole") == ("v1",)
+
+
+@pytest.mark.usefixtures("services")
+def test_a_verification_brings_a_layer_that_the_site_has_lost(tmp_path: Path) -> None:
+    mirror("whole")
+    (tmp_path / "cloud/images/whole/blobs/sha256" / digest_of(b"whole").removeprefix("sha256:")).unlink()
+    unseen, found = mirror("whole"), mirror("whole", verify=True)
+    assert isinstance(unseen, dict) and isinstance(found, dict)
+    assert (unseen["tags_copied"], found["tags_copied"]) == (0, 1)
 
 
 def test_a_dry_run_moves_nothing(services: Services) -> None:

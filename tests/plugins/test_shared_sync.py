@@ -98,6 +98,14 @@ def test_a_sync_by_one_task_says_how_far_it_is_too(told: Told) -> None:
     assert any("3 of 20 objects" in line for line in said)
 
 
+def test_a_verification_lists_the_destination(told: Told) -> None:
+    done = [
+        routines.run_dataset_route(ROUTE, dry_run=False, verify=verify, workers=1, say=lambda *words: None)
+        for verify in (False, False, True)
+    ]
+    assert [each["listed_destination"] for each in done] == [True, False, True]
+
+
 def test_a_dry_run_leaves_no_draft_and_no_share(told: Told) -> None:
     planned = routines.run_dataset_route(ROUTE, dry_run=True, verify=True, workers=4, say=lambda *words: None)
     assert (planned["objects_copied"], planned["shares"], told.assets) == (20, [], [])
