@@ -151,3 +151,13 @@ def test_one_end_in_the_clear_is_not_encrypted(services_of: Callable[..., Servic
     services = replace(services_of(frozenset({CORE})), open_site=half, _opened={})
     copy_dataset(services, MIXED, "cloud")
     assert [line.tls for line in services.ledger.transfers()] == [False]
+
+
+def test_the_patterns_of_a_dataset_hold_for_what_is_copied_and_deleted(services_of: Callable[..., Services]) -> None:
+    patterned = replace(MIXED, include=("open/*", "a"), exclude=("*/b",))
+    services = services_of(frozenset({CORE}), patterned)
+    cloud = services.site("cloud").datasets
+    for key in ("digits/open/old", "digits/tmp"):
+        cloud.put(key, b"x", size_bytes=1)
+    copy_dataset(services, patterned, "cloud", delete=True, delete_share_max=1.0)
+    assert keys(services, "cloud") == {"digits/open/a", "digits/a", "digits/tmp"}
