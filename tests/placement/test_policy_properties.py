@@ -9,6 +9,7 @@ from dataclasses import asdict, replace
 from datetime import timedelta
 from decimal import Decimal
 from operator import attrgetter
+from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -17,9 +18,12 @@ from spillway import codec
 from spillway.model import (
     GPU_RESOURCE,
     Billing,
+    BudgetState,
     Candidate,
+    CloudAccess,
     Cluster,
     DatasetFacts,
+    DatasetUse,
     GpuShare,
     JobSpec,
     NodePool,
@@ -28,6 +32,7 @@ from spillway.model import (
     PlacementPolicy,
     Priority,
     QueuedRun,
+    QuotaShare,
     Reservation,
     ReservedContract,
     Schedule,
@@ -39,6 +44,7 @@ from spillway.placement.explain import clusters, why_not
 from spillway.placement.policy import choose, place
 from spillway.placement.queueing import PATIENCE
 from spillway.placement.rules import BY_BILLING, FILTERS, OF_CLUSTER, OF_POOL, OF_QUEUE, SHAPE
+from spillway.quota import department_gpus, gpus_in_use
 from spillway.testing.builders import (
     NOW,
     cloud_cluster,
@@ -57,9 +63,23 @@ from spillway.testing.builders import (
     snapshot,
 )
 
-POLICY = placement_policy()
+POLICY = placement_policy(
+    quotas={
+        "research": QuotaShare(onprem=Decimal("0.5"), cloud=Decimal("0.6")),
+        "vision": QuotaShare(onprem=Decimal("0.3"), cloud=Decimal("0.4")),
+    },
+    borrowing=True,
+    cloud_access={"research": CloudAccess(clusters=None, billing=frozenset(Billing))},
+)
 
 HALVES = GpuShare(resource="nvidia.com/mig-3g.40gb", per_gpu=2, memory_gib=40)
+
+
+def seldom(value: Any, *, usual: Any) -> st.SearchStrategy[Any]:
+    """What rules out so many places that most examples must be without it, or nothing were ever placed."""
+    return st.sampled_from([usual, usual, usual, usual, value])
+
+
 POOLS = (
     node_pool(max_nodes=3),
     node_pool(name="v100", gpu_model="V100", gpu_memory_gib=32, gpus_per_node=4, max_nodes=2),
@@ -105,6 +125,30 @@ schedules = st.sampled_from(
         ),
     ]
 )
+BUDGETS = [
+    (),
+    *(
+        (
+            BudgetState(
+                department="research",
+                month=f"{NOW:%Y-%m}",
+                starts_at=NOW - timedelta(days=4),
+                ends_at=NOW + timedelta(days=27),
+                limit=limit,
+                booked=Decimal(60),
+                accrued=Decimal(0),
+                reserved=Decimal(20),
+            ),
+        )
+        for limit in (Decimal(10**6), Decimal(100))
+    ),
+]
+DIGITS, FACES = DatasetUse(name="digits"), DatasetUse(name="faces")
+DATASETS = {
+    "digits": DatasetFacts(home="onprem", size_bytes=10**12, public_bytes=10**10, remote_read=True),
+    "faces": DatasetFacts(home="cloud", size_bytes=5 * 10**10),
+}
+COPIES = [(dataset, site) for dataset in DATASETS for site in ("onprem", "cloud")]
 
 
 @st.composite
@@ -112,13 +156,13 @@ def snapshots(draw: st.DrawFn) -> Snapshot:
     """Two clusters, some nodes of which run, with pods that are ours, foreign, pending or on a node."""
     seen, unseen = [], []
     for cluster in CLUSTERS:
-        if draw(st.integers(0, 9)) == 0:
+        if draw(seldom(True, usual=False)):
             unseen.append(cluster)
             continue
         nodes = [
-            replace(node, ready=draw(st.integers(0, 5)) > 0)
+            replace(node, ready=draw(seldom(False, usual=True)))
             for pool in cluster.pools
-            for node in nodes_of(pool, draw(st.integers(0, pool.max_nodes)))
+            for node in nodes_of(pool, draw(st.sampled_from([pool.max_nodes, *range(pool.max_nodes)])))
         ]
         pods = [
             pod(
@@ -128,7 +172,7 @@ def snapshots(draw: st.DrawFn) -> Snapshot:
                 node=draw(st.sampled_from([*(node.name for node in nodes), None])),
                 attempt=draw(st.sampled_from([None, "r-0", "r-1", "r-2"])),
             )
-            for index in range(draw(st.integers(0, 4)))
+            for index in range(draw(seldom(4, usual=1)))
         ]
         seen.append(cluster_state(cluster, nodes=nodes, pods=pods))
     promised = [
@@ -148,16 +192,18 @@ def snapshots(draw: st.DrawFn) -> Snapshot:
         unreachable_clusters=tuple(unseen),
         clusters=tuple(seen),
         reservations=tuple(promised),
-        cool_downs=tuple(draw(st.lists(st.just(cooling()), max_size=1))),
+        cool_downs=draw(seldom((cooling(),), usual=())),
         queue=tuple(draw(st.lists(waiting, max_size=2, unique_by=attrgetter("run")))),
-        datasets=draw(st.sampled_from([{}, {"digits": DatasetFacts(home="onprem", size_bytes=10**12)}])),
+        datasets=draw(st.sampled_from([{}, {"digits": DATASETS["digits"]}, DATASETS])),
         link_rates=draw(st.sampled_from([{}, {"cloud": 5e7}])),
-        datasets_present=frozenset(draw(st.sets(st.sampled_from([("digits", "onprem"), ("digits", "cloud")])))),
+        datasets_present=frozenset(draw(st.sets(st.sampled_from(COPIES)))),
+        budgets=draw(st.sampled_from(BUDGETS)),
+        schedule=draw(schedules),
     )
 
 
 shapes = st.one_of(
-    st.fixed_dictionaries({"gpus_per_node": gpus, "nodes": st.integers(1, 4)}),
+    st.fixed_dictionaries({"gpus_per_node": gpus, "nodes": seldom(3, usual=1)}),
     st.just({"gpus_per_node": 1, "gpu_fraction": HALVES.fraction}),
     st.fixed_dictionaries(
         {"gpus_per_node": st.just(0), "cpu_cores": st.sampled_from([1.0, 20.0]), "nodes": st.integers(1, 3)}
@@ -167,17 +213,18 @@ jobs = st.builds(
     lambda shape, **fields: job_spec(**fields | shape),
     shapes,
     priority=st.sampled_from(Priority),
-    gpu_model=st.sampled_from([None, None, "V100"]),
-    gpu_memory_gib=st.sampled_from([0, 80]),
-    cpu_cores=st.sampled_from([1.0, 1.0, 64.0]),
-    memory_gib=st.sampled_from([1.0, 1.0, 512.0]),
+    gpu_model=seldom("V100", usual=None),
+    gpu_memory_gib=seldom(80, usual=0),
+    cpu_cores=seldom(64.0, usual=1.0),
+    memory_gib=seldom(512.0, usual=1.0),
     image=st.sampled_from(["train:v1", "train:cuda12.4"]),
-    dataset=st.sampled_from([None, "digits"]),
+    department=seldom("vision", usual="research"),
+    datasets=st.sampled_from([(), (DIGITS,), (DIGITS, FACES), (replace(DIGITS, part=Tier.PUBLIC), FACES)]),
     spot_ok=st.booleans(),
-    latency_sensitive=st.booleans(),
-    off_peak_ok=st.booleans(),
+    latency_sensitive=seldom(True, usual=False),
+    off_peak_ok=seldom(True, usual=False),
     expected_duration=st.sampled_from([None, timedelta(hours=1), timedelta(hours=8)]),
-    tier=st.sampled_from(Tier),
+    tier=seldom(Tier.CORE, usual=Tier.PUBLIC),
 )
 
 
@@ -255,7 +302,7 @@ def test_the_chosen_place_has_nodes_for_every_pod(job: JobSpec, seen: Snapshot) 
 
 
 @given(queue=st.lists(jobs, max_size=12))
-def test_jobs_placed_one_after_the_other_never_exceed_a_node(queue: list[JobSpec]) -> None:
+def test_jobs_placed_one_after_the_other_never_exceed_a_node_or_a_quota(queue: list[JobSpec]) -> None:
     """Each reservation's pods are put on nodes as the cluster's scheduler would, and every one of them finds a node."""
     seen = snapshot(*(cluster_state(cluster) for cluster in CLUSTERS))
     promised: list[Reservation] = []
@@ -263,6 +310,9 @@ def test_jobs_placed_one_after_the_other_never_exceed_a_node(queue: list[JobSpec
         chosen = place(job, replace(seen, reservations=tuple(promised)), POLICY).chosen
         if chosen is not None:
             promised.append(_reserved(f"j{number:02}-1", job, chosen))
+            kind = next(cluster.kind for cluster in CLUSTERS if cluster.name == chosen.cluster)
+            quotas, used = department_gpus(POLICY.quotas, CLUSTERS, kind), gpus_in_use(promised, CLUSTERS, kind)
+            assert used[job.department] <= quotas.most(job.department, borrowing=job.spot_ok)
     free = {
         (s.cluster.name, n.pool, n.name): n.allocatable_gpus or n.cpu_millicores or 0
         for s in seen.clusters
@@ -357,7 +407,9 @@ def test_no_place_is_chosen_that_a_filter_rejects(job: JobSpec, seen: Snapshot) 
 def test_a_cheaper_place_that_is_equal_otherwise_never_loses(job: JobSpec, seen: Snapshot, less: Decimal) -> None:
     """Every cluster gets a twin, whose name comes last, that differs in its prices only."""
     twins = tuple(replace(state, cluster=_twin(state.cluster, less)) for state in seen.clusters)
-    there = seen.datasets_present | {(dataset, facts.home) for dataset, facts in seen.datasets.items()}
+    there = seen.datasets_present | {
+        (record, facts.home) for name, facts in seen.datasets.items() for record in (name, f"{name}@{Tier.PUBLIC}")
+    }
     both = replace(
         seen,
         clusters=(*seen.clusters, *twins),

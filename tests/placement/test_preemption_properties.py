@@ -10,10 +10,12 @@ from decimal import Decimal
 from hypothesis import given
 from hypothesis import strategies as st
 
+from spillway import codec
 from spillway.model import (
     Cluster,
     JobSpec,
     PlacementDecision,
+    PlacementPolicy,
     PlacementVerdict,
     Priority,
     QuotaShare,
@@ -169,6 +171,9 @@ def test_the_same_give_way_whatever_the_order_and_whoever_looks(
         open_attempts=tuple(order.sample(seen.open_attempts, len(seen.open_attempts))),
     )
     assert place(job, other, POLICY) == decision
+    stored = (codec.encode(value) for value in (job, seen, POLICY))
+    read = map(codec.decode, (JobSpec, Snapshot, PlacementPolicy), stored)
+    assert place(*read) == decision
     quick = choose(job, index(other, POLICY))
     assert (quick.chosen, quick.preemption) == (decision.chosen, decision.preemption)
 
