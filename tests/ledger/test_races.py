@@ -8,7 +8,9 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 from decimal import Decimal
+from typing import Any
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -16,16 +18,24 @@ from hypothesis import strategies as st
 from spillway.ledger import Ledger, open_ledger
 from spillway.model import (
     AttemptState,
+    Billing,
+    Budget,
     Candidate,
+    GpuShare,
     JobSpec,
     Outcome,
     PlacementDecision,
     QuotaShare,
+    SiteKind,
     Snapshot,
 )
 from spillway.placement.policy import place as real_place
+from spillway.quota import department_gpus, gpus_in_use
 from spillway.testing.builders import (
+    cloud_cluster,
+    cloud_pool,
     cluster_state,
+    cpu_pool,
     job_spec,
     node_pool,
     onprem_cluster,
@@ -74,6 +84,64 @@ def test_threads_never_reserve_more_than_there_is(ledger: Ledger, capacity: int,
     for race in races:
         race.result()
     _check_capacity(ledger, place, capacity, list(itertools.chain(*shares)))
+
+
+SHARE = GpuShare(resource="nvidia.com/mig-3g.40gb", per_gpu=2, memory_gib=40)
+ON_DEMAND = {Billing.ON_DEMAND: Decimal(8)}
+POOLS = (
+    cloud_pool(max_nodes=2, gpus_per_node=4, prices_per_gpu_hour=ON_DEMAND),
+    cloud_pool(name="halves", max_nodes=1, gpus_per_node=2, gpu_share=SHARE, prices_per_gpu_hour=ON_DEMAND),
+    cpu_pool(max_nodes=1, cpu_cores_per_node=32, prices_per_core_hour={Billing.ON_DEMAND: Decimal("0.5")}),
+)
+shapes = st.sampled_from(
+    [
+        {"gpus_per_node": 1},
+        {"gpus_per_node": 3},
+        {"gpus_per_node": 2, "nodes": 2},
+        {"gpus_per_node": 1, "gpu_fraction": SHARE.fraction},
+        {"gpus_per_node": 0, "cpu_cores": 16.0},
+    ]
+)
+
+
+@settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    asked=st.lists(st.lists(st.tuples(st.sampled_from("ab"), shapes), min_size=2, max_size=4), min_size=2, max_size=4),
+    limit=st.sampled_from([8, 20, 100]),
+)
+def test_whatever_is_asked_for_at_once_stays_within_nodes_quotas_and_budgets(
+    ledger: Ledger, asked: list[list[tuple[str, dict[str, Any]]]], limit: int
+) -> None:
+    """Whole GPUs, gangs, parts of GPUs and cores, each for an hour, of two departments with half of the cloud each."""
+    number = next(numbers)
+    cloud = cloud_cluster(name=f"cloud-{number}", pools=POOLS)
+    names = {letter: f"{letter}-{number}" for letter in "ab"}
+    policy = placement_policy(
+        quotas={name: QuotaShare(onprem=Decimal(0), cloud=Decimal("0.5")) for name in names.values()},
+        budgets=tuple(Budget(department=name, limit=Decimal(limit)) for name in names.values()),
+    )
+    seen = snapshot(cluster_state(cloud), taken_at=NOW)
+
+    def ask(thread: int) -> None:
+        for turn, (letter, shape) in enumerate([("a", {"gpus_per_node": 1}), *asked[thread]]):
+            job = job_spec(department=names[letter], expected_duration=timedelta(hours=1), **shape)
+
+            def decide(whole: Snapshot, job: JobSpec = job) -> PlacementDecision:
+                return real_place(job, whole, policy)
+
+            reserve(ledger, f"q{number}-{thread}-{turn}", job, decide=_slowly(decide), seen=seen, policy=policy)
+
+    with ThreadPoolExecutor(len(asked)) as threads:
+        list(threads.map(ask, range(len(asked))))
+    held = [promise for promise in ledger.reservations() if promise.cluster == cloud.name]
+    assert held, "a single GPU always fits"
+    taken = {pool.name: sum((p.gpus for p in held if p.pool == pool.name), Decimal(0)) for pool in POOLS}
+    assert all(taken[pool.name] <= pool.max_gpus for pool in POOLS)
+    assert sum(p.cpu_millicores_per_node for p in held if p.pool == "cpu") <= 32_000
+    quotas, used = (department_gpus(policy.quotas, [cloud], SiteKind.CLOUD), gpus_in_use(held, [cloud], SiteKind.CLOUD))
+    assert all(gpus <= quotas.most(department) for department, gpus in used.items())
+    assert sum(used.values()) <= sum(pool.max_gpus for pool in POOLS)
+    assert [state.left >= 0 for state in ledger.budgets(policy, NOW)] == [True, True]
 
 
 def test_processes_never_reserve_more_than_there_is(ledger_url: str) -> None:
