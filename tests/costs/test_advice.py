@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import datetime, timedelta
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -90,7 +91,9 @@ def test_gpus_are_to_be_reserved_that_are_used_for_longer_than_it_takes_to_pay()
     # Reserved ones cost 360 x 6 for half a month: as much as 270 hours on demand. Two GPUs are used for longer.
     (found,) = advice(bought(1, 300, gpus=2), bought(2, 200, at=JUNE.starts_at))
     assert found.evidence == "2 GPUs were bought on demand for more than 270 of 360 hours, the last of them for 300"
-    assert found.action == "reserve 2 GPUs at 6.00 instead of 8.00 an hour"
+    assert found.action == (
+        "reserve 2 GPUs at 6.00 instead of 8.00 an hour and declare the contract (`reserved` of the pool)"
+    )
     assert found.saves == 2 * 2 * (Decimal(300 * 8) - Decimal(360 * 6))
     assert advice(bought(1, 270, gpus=4)) == []
 
@@ -122,9 +125,18 @@ def test_cloud_nodes_without_a_pod_are_to_go_and_those_at_home_may_stay() -> Non
     (found,) = advice(seen=seen)
     assert found.evidence == "2 nodes with 16 GPUs run and hold no pod just now: h100-1, h100-2"
     assert found.saves == Decimal(16 * 6 * 720)
+    assert found.carried_out_by == "the pool's autoscaler, or a person"
 
 
 def test_the_largest_saving_comes_first() -> None:
     found = advice(bought(1, 300, utilisation=Decimal("0.1")))
     assert [one.saves for one in found] == sorted((one.saves for one in found), reverse=True)
     assert len(found) == 2
+
+
+def test_whoever_is_named_to_carry_an_advice_out_is_a_dag_that_there_is() -> None:
+    failed = attempt(number=2, run="r", state=AttemptState.SETTLED, outcome=Outcome.FAILED)
+    found = advice(bought(1, 300, utilisation=Decimal("0.1")), bought(2, 3), attempts=(failed,))
+    named = {one.carried_out_by for one in found}
+    assert named == {"migrate_job", "train", "sweep_orphans"}
+    assert named <= {file.stem for file in (Path(__file__).parents[2] / "dags").glob("*.py")}

@@ -79,7 +79,7 @@ def test_a_report_is_the_same_in_every_form_and_is_replaced_whole(services: Serv
     text = markdown.read_text()
     assert text.startswith("# Costs of 2026-04 (Asia/Tokyo)")
     assert "| total |  | 4.00 |  |  | 32.00 | 0.00 | 32.00 |" in text
-    assert "| research | 100.00 | 32.00 | 0.00 | 0.00 | 68.00 | 32% |" in text
+    assert "| research | 100.00 | 32.00 | 0.00 | 0.00 | 68.00 | 32% | 698.18 |" in text
     assert ">32.00</text>" in picture.read_text()
 
 

@@ -102,9 +102,10 @@ def _reserved(
                     about=f"pool {cluster.name}/{pool.name}",
                     evidence=f"{len(pays)} GPUs were bought on demand for more than {breaks_even:.0f} of "
                     f"{elapsed:.0f} hours, the last of them for {busy[len(pays) - 1]:.0f}",
-                    action=f"reserve {len(pays)} GPUs at {reserved:.2f} instead of {on_demand:.2f} an hour",
+                    action=f"reserve {len(pays)} GPUs at {reserved:.2f} instead of {on_demand:.2f} an hour "
+                    "and declare the contract (`reserved` of the pool)",
                     saves=EXACT.multiply(total_of(pays), whole),
-                    carried_out_by="a contract with the provider; train then places by the reserved price",
+                    carried_out_by="train",
                 )
 
 
