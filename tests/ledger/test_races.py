@@ -171,7 +171,7 @@ def test_processes_that_settle_and_book_agree_on_one_ending(ledger_url: str) -> 
         outcome = Outcome.FAILED if process % 2 else Outcome.PREEMPTED
         settled = ledger.settle(ledger.attempt("r", 1), outcome, f"seen by {process}", NOW)
         assert settled == ledger.attempt("r", 1)
-        booked = ledger.book(a_cost("r-1", gpus=process + 1))
+        booked = ledger.book(a_cost("r-1", gpus=Decimal(process + 1)))
         assert (booked,) == ledger.costs("r")
 
     in_processes(4, ledger_url, settle_and_book)
