@@ -14,7 +14,7 @@ import pytest
 import spillway
 from spillway.errors import AccessDenied, ConfigError, KeyRefused, Missing, Unreachable
 from spillway.sandbox.objectstore import Identity
-from spillway.stores import parts, s3, s3_listing
+from spillway.stores import parts, s3_deletes, s3_listing
 from spillway.stores.base import read_all
 from spillway.stores.parts import MIB
 from spillway.stores.s3 import S3Store, open_store
@@ -127,7 +127,7 @@ def test_a_large_body_of_unknown_digest_is_stored_and_its_digest_returned(store:
 def test_objects_of_several_pages_and_requests_are_listed_and_deleted(
     s3_server: S3Server, store: S3Store, bucket: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(s3, "_DELETE_BATCH", 2)
+    monkeypatch.setattr(s3_deletes, "_BATCH", 2)
     monkeypatch.setattr(s3_listing, "_LISTED_AT_ONCE", 2)
     paged = s3_server.open(bucket)
     keys = {f"d/{number}" for number in range(5)}
@@ -198,9 +198,12 @@ def test_the_store_needs_nothing_beyond_its_client_library_in_a_training_image()
         "spillway.stores.s3",
         "spillway.stores.s3_answers",
         "spillway.stores.s3_conditions",
+        "spillway.stores.s3_deletes",
+        "spillway.stores.s3_endpoint",
         "spillway.stores.s3_keys",
         "spillway.stores.s3_listing",
         "spillway.stores.s3_requests",
         "spillway.stores.signing",
+        "spillway.stores.waiting",
         "spillway.threads",
     ]

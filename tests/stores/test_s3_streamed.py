@@ -5,18 +5,19 @@ from __future__ import annotations
 import hashlib
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
+from threading import Event, Thread
 
 import pytest
 
-from spillway.errors import DigestMismatch, Unreachable
+from spillway.errors import DigestMismatch, Missing, Unreachable
 from spillway.stores import parts
 from spillway.stores.base import read_all
 from spillway.stores.parts import MIB, FileBody
 from spillway.stores.s3 import S3Store
 from spillway.stores.s3_endpoint import S3Endpoint
 from spillway.testing.contracts import sha256_hex
-from spillway.testing.faulty_proxy import FaultyProxy
+from spillway.testing.faulty_proxy import FaultyProxy, xml_error
+from spillway.testing.s3_server import S3Server
 
 CONTENT = hashlib.shake_256(b"content").digest(3 * MIB + 1000)
 
@@ -59,11 +60,18 @@ def test_one_that_is_larger_than_a_request_should_be_goes_in_parts(
     assert read_all(store, "x") == CONTENT
 
 
-def test_a_file_that_has_other_bytes_by_now_is_refused_by_the_server(direct: S3Store, file: Path) -> None:
+def test_a_file_that_has_other_bytes_by_now_is_refused_here_until_the_server_is_known_to_do_it(
+    direct: S3Store, file: Path
+) -> None:
     file.write_bytes(CONTENT[:-1] + b"!")
-    with pytest.raises(DigestMismatch):
+    other = sha256_hex(file.read_bytes())
+    with pytest.raises(DigestMismatch, match=f"{file}: expected digest {sha256_hex(CONTENT)}, the bytes have {other}"):
         put(direct, file)
     assert direct.head("x") is None
+    put(direct, CONTENT)
+    with pytest.raises(DigestMismatch, match="x: expected digest that was sent with it"):
+        direct.put("x", FileBody(file, len(CONTENT)), size_bytes=len(CONTENT), sha256=sha256_hex(CONTENT))
+    assert read_all(direct, "x") == CONTENT
 
 
 def test_bytes_that_are_damaged_on_the_way_are_sent_again(retrying: S3Store, proxy: FaultyProxy, file: Path) -> None:
@@ -73,16 +81,14 @@ def test_bytes_that_are_damaged_on_the_way_are_sent_again(retrying: S3Store, pro
     assert read_all(retrying, "x") == CONTENT
 
 
-@pytest.mark.parametrize(
-    ("now", "seen"), [(CONTENT[:MIB], f"that of {MIB}"), (None, "that of 0, then: .*No such file")]
-)
+@pytest.mark.parametrize(("now", "seen"), [(CONTENT[:MIB], f"that of {MIB}"), (None, "none: .*No such file")])
 def test_a_file_that_is_shorter_or_gone_by_now_is_told_at_once(
     direct: S3Store, file: Path, now: bytes | None, seen: str
 ) -> None:
     file.unlink()
     if now is not None:
         file.write_bytes(now)
-    with pytest.raises(DigestMismatch, match=rf"{file}: expected digest that of {len(CONTENT)} bytes, .*{seen}"):
+    with pytest.raises(DigestMismatch, match=rf"{file}: expected digest {sha256_hex(CONTENT)}, .*{seen}"):
         put(direct, file)
     assert direct.head("x") is None
 
@@ -93,6 +99,64 @@ def test_a_request_whose_answer_is_lost_is_made_again_from_the_beginning(
     proxy.spoil("PUT", lambda answer: None)
     put(retrying, file)
     assert read_all(retrying, "x") == CONTENT
+
+
+def test_behind_a_proxy_it_is_the_file_that_is_told_of_and_not_the_store(
+    s3_server: S3Server, proxy: FaultyProxy, bucket: str, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("http_proxy", proxy.url)
+    store = S3Store(name="s3://b@onprem", endpoint=s3_server.endpoint(attempts=3), bucket=bucket)
+    put(store, file)
+    assert any(request.startswith("PUT http://") for request in proxy.requests)
+    assert read_all(store, "x") == CONTENT
+    file.write_bytes(CONTENT[:MIB])
+    with pytest.raises(DigestMismatch, match=f"{file}"):
+        put(store, file)
+    store.delete(["x"])
+
+
+def test_on_a_connection_that_the_server_has_closed_it_begins_anew(file: Path) -> None:
+    """What the first connection took of it must not be missing on the second."""
+    received: list[int] = []
+    closed = Event()
+
+    class Server(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_PUT(self) -> None:
+            received.append(len(self.rfile.read(int(self.headers["content-length"]))))
+            self.send_response(200)
+            self.send_header("content-length", "0")
+            self.end_headers()
+            self.close_connection = True  # without a word of it: it looks as if it were kept
+
+        def finish(self) -> None:
+            super().finish()
+            self.connection.close()
+            closed.set()
+
+        def log_message(self, format: str, *args: object) -> None: ...
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Server) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_port}"
+        endpoint = S3Endpoint(url=url, region="here", access_key="key", secret_key="secret", attempts=1)
+        store = S3Store(name="s3://b@here", endpoint=endpoint, bucket="b")
+        store.put("small", b"1", size_bytes=1)
+        assert closed.wait(60)
+        put(store, file)
+        server.shutdown()
+    assert received == [1, len(CONTENT)]
+
+
+def test_a_key_that_is_gone_is_deleted_also_where_a_server_answers_404(store: S3Store, proxy: FaultyProxy) -> None:
+    proxy.refuse("DELETE", xml_error(404, "NoSuchKey"))
+    assert store.delete(["x"]) == {}
+    proxy.refuse("DELETE", xml_error(404, "NoSuchBucket"))
+    with pytest.raises(Missing, match="bucket 'test-"):
+        store.delete(["x"])
+    proxy.refuse("DELETE", xml_error(403, "AccessDenied"))
+    assert store.delete(["x"]) == {"x": "AccessDenied: as told"}
 
 
 def test_a_server_that_stays_away_is_unreachable(store: S3Store, proxy: FaultyProxy, file: Path) -> None:

@@ -44,6 +44,13 @@ def divide_dataset(
         )
         if not shares:
             record_sync(route, report)
+        elif report.objects_copied:
+            route.record(
+                TransferOutcome.COPIED,
+                size_bytes=report.bytes_copied,
+                reason="before its shares, keys that are folders of others",
+                objects_copied=report.objects_copied,
+            )
     return (report if shares else require_whole(report, target)), shares
 
 

@@ -70,39 +70,51 @@ class RangedBody:
 class FileBody(RangedBody):
     """A file that stays as it is, or bytes: what can be sent without a pause, since nothing of it is waited for."""
 
-    def __init__(self, content: Path | bytes, size_bytes: int) -> None:
+    def __init__(self, content: Path | bytes, size_bytes: int, *, sha256: str | None = None) -> None:
+        """With ``sha256`` (hex) whoever iterates gets the last piece only of the very bytes."""
         super().__init__(size_bytes, self._chunks)
-        self._content = content
+        self._content, self._sha256 = content, sha256
 
-    def stream(self) -> Iterator[bytes]:
-        """Everything in order, a little at a time, from the beginning at each call.
+    def held_against(self, sha256: str | None) -> FileBody:
+        """The same, with or without that look at its bytes."""
+        return FileBody(self._content, self.size_bytes, sha256=sha256)
+
+    def __iter__(self) -> Iterator[bytes]:
+        """Everything in order, a little at a time.
 
         Raises:
-            DigestMismatch: the file has become shorter, or cannot be read any more.
+            DigestMismatch: the file has become shorter, has other bytes, or cannot be read any more.
         """
-        seen = 0
-        try:
-            for chunk in self._chunks(0, self.size_bytes):
-                seen += len(chunk)
-                yield chunk
-        except OSError as problem:
-            raise self._changed(f"{seen}, then: {problem}") from problem
+        seen, digest, last = 0, hashlib.sha256(), b""
+        for chunk in self._chunks(0, self.size_bytes):
+            seen += len(chunk)
+            if self._sha256 is not None:
+                digest.update(chunk)
+            if last:
+                yield last
+            last = chunk
         if seen < self.size_bytes:
-            raise self._changed(str(seen))
+            raise self._changed(f"that of {seen} bytes")
+        if self._sha256 not in (None, digest.hexdigest()):
+            raise self._changed(digest.hexdigest())
+        yield last
 
     def _changed(self, seen: str) -> DigestMismatch:
         name = "bytes" if isinstance(self._content, bytes) else str(self._content)
-        return DigestMismatch(name, expected=f"that of {self.size_bytes} bytes", seen=f"that of {seen}")
+        return DigestMismatch(name, expected=self._sha256 or f"that of {self.size_bytes} bytes", seen=seen)
 
     def _chunks(self, start: int, length: int) -> Iterator[bytes]:
         if isinstance(self._content, bytes):
             yield self._content[start : start + length]
             return
-        with self._content.open("rb") as source:
-            source.seek(start)
-            while length > 0 and (chunk := source.read(min(length, MIB))):
-                length -= len(chunk)
-                yield chunk
+        try:
+            with self._content.open("rb") as source:
+                source.seek(start)
+                while length > 0 and (chunk := source.read(min(length, MIB))):
+                    length -= len(chunk)
+                    yield chunk
+        except OSError as problem:
+            raise self._changed(f"none: {problem}") from problem
 
 
 class PromisedBody:

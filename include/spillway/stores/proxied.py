@@ -10,6 +10,7 @@ from botocore.awsrequest import AWSRequest
 from botocore.exceptions import BotoCoreError
 from botocore.httpsession import URLLib3Session
 
+from spillway.errors import SpillwayError
 from spillway.stores.http_pool import CHUNK_BYTES, Broken
 
 
@@ -38,23 +39,24 @@ class ProxiedSession:
         Raises:
             Broken: whether the server acted on the request is not known.
             ssl.SSLCertVerificationError: the certificate of the server, or of the proxy, does not hold.
+            SpillwayError: what the body raised while it was read.
         """
-        data = bytes(body) if isinstance(body, bytes | memoryview) else body
+        data = bytes(body) if isinstance(body, bytes | memoryview) else iter(body)
         request = AWSRequest(
             method=method, url=self._origin_url + target, headers=dict(headers), data=data, stream_output=True
         )
         try:
             return ProxiedReply(self._session.send(request.prepare()))
         except BotoCoreError as problem:
-            if (certificate := _of_a_certificate(problem)) is not None:
-                raise certificate from None
+            if (cause := _cause(problem)) is not None:
+                raise cause from None
             raise Broken(str(problem)) from problem
 
 
-def _of_a_certificate(problem: BaseException) -> ssl.SSLCertVerificationError | None:
-    """The error of the TLS library that others were made of."""
+def _cause(problem: BaseException) -> ssl.SSLCertVerificationError | SpillwayError | None:
+    """The error of the TLS library, or of the body, that others were made of."""
     cause: BaseException | None = problem
-    while cause is not None and not isinstance(cause, ssl.SSLCertVerificationError):
+    while cause is not None and not isinstance(cause, (ssl.SSLCertVerificationError, SpillwayError)):
         cause = cause.__context__
     return cause
 

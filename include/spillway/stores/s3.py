@@ -11,14 +11,15 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from spillway.errors import KeyRefused, Missing, PreconditionFailed, RequestRefused, SpillwayError, Unreachable
+from spillway.errors import KeyRefused, Missing, PreconditionFailed, SpillwayError, Unreachable
 from spillway.model import ObjectInfo
 from spillway.stores import parts
 from spillway.stores.base import OWN_PREFIX, OpenedObject, Upload
 from spillway.stores.http_pool import Broken, Reply
 from spillway.stores.parts import MIB, FileBody, PromisedBody
-from spillway.stores.s3_answers import SHA256_FIELD, STAMP_FIELD, object_info, refusal, stored_metadata
+from spillway.stores.s3_answers import SHA256_FIELD, STAMP_FIELD, object_info, stored_metadata
 from spillway.stores.s3_conditions import OF_BOTO, conditions
+from spillway.stores.s3_deletes import DELETED_ALONE, delete_alone, delete_together
 from spillway.stores.s3_endpoint import S3Endpoint
 from spillway.stores.s3_keys import check_fields, fits_xml, is_unusual
 from spillway.stores.s3_listing import list_objects
@@ -29,11 +30,8 @@ if TYPE_CHECKING:
 
 __all__ = ["S3Endpoint", "S3Store", "open_store"]
 
-_DELETE_BATCH = 1000
-_DELETED_ALONE = 3
-"""Up to so many keys by a request each: one for all of them is boto3's, which takes a fifth of a second to load."""
 _RESUMES = 3
-_PAST_THE_END, _FORBIDDEN = frozenset({416}), frozenset({403})
+_PAST_THE_END = frozenset({416})
 _CHECKSUMS = {"x-amz-checksum-mode": "ENABLED"}
 
 
@@ -73,6 +71,8 @@ class S3Store:
     def __init__(self, *, name: str, endpoint: S3Endpoint, bucket: str, credentials: str = "its Connection") -> None:
         self._name, self._bucket, self._endpoint, self._credentials = name, bucket, endpoint, credentials
         self._stamp, self._writes = uuid.uuid4().hex, count()
+        # Known once a server has answered with the digest that it computed: it refuses other bytes on its own.
+        self._checks_digests = False
         self._requests = S3Requests(endpoint, bucket, store=name, credentials=credentials)
 
     @property
@@ -178,7 +178,7 @@ class S3Store:
         headers, condition = conditions(if_absent, if_match)
         content: bytes | FileBody
         if isinstance(body, FileBody) and sha256 and parts.SINGLE_MAX_BYTES < size_bytes <= parts.STREAMED_MAX_BYTES:
-            content = body
+            content = body.held_against(None if self._checks_digests else sha256)
         elif size_bytes > parts.SINGLE_MAX_BYTES:
             return self._put_in_parts(promised, key, (headers, condition), content_type, metadata or {})
         else:
@@ -188,7 +188,7 @@ class S3Store:
         stamp = f"{self._stamp}-{next(self._writes)}" if headers else ""
         noted = {**(metadata or {}), SHA256_FIELD: sha256, **({STAMP_FIELD: stamp} if stamp else {})}
         headers |= {f"x-amz-meta-{name}": value for name, value in noted.items()}
-        headers["x-amz-checksum-sha256"] = base64.b64encode(bytes.fromhex(sha256)).decode()
+        digest = headers["x-amz-checksum-sha256"] = base64.b64encode(bytes.fromhex(sha256)).decode()
         if content_type is not None:
             headers["content-type"] = content_type
         try:
@@ -197,6 +197,7 @@ class S3Store:
             )
         except PreconditionFailed as problem:
             return self.own_write(key, stamp, condition, problem)
+        self._checks_digests |= reply.headers.get("x-amz-checksum-sha256") == digest
         facts: dict[str, Any] = {"content_type": content_type, "metadata": dict(metadata or {})}
         return ObjectInfo(key=key, size_bytes=size_bytes, etag=_etag(reply), sha256=sha256, **facts)
 
@@ -255,33 +256,14 @@ class S3Store:
         return exact
 
     def delete(self, keys: Iterable[str]) -> Mapping[str, str]:
-        refused: dict[str, str] = {}
-        wanted = list(keys)
-        alone = wanted if len(wanted) <= _DELETED_ALONE else [key for key in wanted if not fits_xml(key)]
+        wanted, refused = list(keys), dict[str, str]()
+        alone = wanted if len(wanted) <= DELETED_ALONE else [key for key in wanted if not fits_xml(key)]
         for key in alone:
-            refused |= self._delete_alone(key)
-        together = [] if alone is wanted else [key for key in wanted if fits_xml(key)]
-        for begin in range(0, len(together), _DELETE_BATCH):
-            batch = together[begin : begin + _DELETE_BATCH]
+            refused |= delete_alone(self._requests, key)
+        if alone is not wanted:
             with self._typed_errors():
-                answer = self._client.delete_objects(
-                    Bucket=self._bucket, Delete={"Objects": [{"Key": key} for key in batch], "Quiet": True}
-                )
-            for error in answer.get("Errors", []):
-                refused[error["Key"]] = f"{error.get('Code', '')}: {error.get('Message', '')}"
+                refused |= delete_together(self._client, self._bucket, filter(fits_xml, wanted))
         return refused
-
-    def _delete_alone(self, key: str) -> Mapping[str, str]:
-        try:
-            reply, body = self._requests.read("DeleteObject", "DELETE", key, expected=_FORBIDDEN)
-        except RequestRefused as problem:
-            return {key: problem.problem}
-        if reply.status not in _FORBIDDEN:
-            return {}
-        answer = refusal("DeleteObject", reply.status, reply.headers, body)
-        if answer.code != "AccessDenied":  # the identity is not known at all
-            self._requests.refuse(answer, key, "")
-        return {key: f"{answer.code}: {answer.message}"}
 
     def uploads(self, prefix: str = "") -> Iterator[Upload]:
         from spillway.stores.s3_upload import list_uploads

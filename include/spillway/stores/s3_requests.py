@@ -6,7 +6,7 @@ import os
 import random
 import ssl
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, NoReturn
@@ -167,12 +167,11 @@ class S3Requests:
             target += "?" + "&".join(f"{name}={quote(value, safe='-_.~')}" for name, value in query)
         plain = {"host": place.host, **headers}
         signed = place.signer.sign(method, target, plain, payload=payload)
-        pieces: bytes | memoryview | Iterator[bytes] = body.stream() if isinstance(body, FileBody) else body
         if body or method == "PUT":
             length = body.size_bytes if isinstance(body, FileBody) else len(body)
             signed = {**signed, "content-length": str(length)}
         try:
-            return place.session.send(method, target, signed, pieces)
+            return place.session.send(method, target, signed, body)
         except ssl.SSLCertVerificationError as problem:
             text = f"its certificate cannot be verified ({problem.verify_message or problem}); {FIX_CERTIFICATE}"
             raise ConfigError(self.store, "", text) from problem

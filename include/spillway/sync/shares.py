@@ -67,6 +67,7 @@ class _Draft:
     counts: dict[str, int]
     failures: tuple[str, ...]
     barred: int = 0
+    bytes_copied: int = 0
 
 
 def divide(
@@ -117,6 +118,7 @@ def divide(
         counts={fate.value: number for fate, number in work.tally.counts.items()},
         failures=tuple(map(_nameless, work.tally.failures)),
         barred=work.tally.objects_barred,
+        bytes_copied=work.tally.bytes_copied,
     )
     text = json.dumps(encode(described)).encode()
     route.destination.put(f"{folder}draft.json", text, size_bytes=len(text))
@@ -212,7 +214,7 @@ def merge(route: Route, draft: str) -> SyncReport:
     tally = Tally()
     tally.counts.update({ObjectFate(fate): number for fate, number in planned.counts.items()})
     tally.failures.extend(planned.failures)
-    tally.objects_barred = planned.barred
+    tally.objects_barred, tally.bytes_copied = planned.barred, planned.bytes_copied
     work = Work(
         stored=StoredRecord() if planned.record is None else stored_record(planned.record.encode(), where),
         verified_at=planned.verified_at,
