@@ -56,11 +56,10 @@ LIFE: dict[str, Callable[[Ledger], object]] = {
 
 def _giving_way(seen: Snapshot) -> PlacementDecision:
     """A place that is free once the run ``other`` has given way."""
-    there = "other-1" in {promise.attempt for promise in seen.reservations}
-    victims = (Victim(attempt="other-1", lost_gpu_seconds=1.0, reason="it is below"),) if there else ()
-    plan = PreemptionPlan(place=PLACE, victims=victims, spared={})
-    chosen = PLACE if seen.destination is None or not there else None
-    return PlacementDecision(job="r", taken_at=NOW, chosen=chosen, possible=True, verdicts=(), preemption=plan)
+    plan = PreemptionPlan(
+        place=PLACE, victims=(Victim(attempt="other-1", lost_gpu_seconds=1.0, reason="it is below"),), spared={}
+    )
+    return PlacementDecision(job="r", taken_at=NOW, chosen=PLACE, possible=True, verdicts=(), preemption=plan)
 
 
 DISPLACING: dict[str, Callable[[Ledger], object]] = {
@@ -68,7 +67,7 @@ DISPLACING: dict[str, Callable[[Ledger], object]] = {
     "reserve": lambda ledger: reserve(ledger, "r", decide=_giving_way),
     "stage": LIFE["stage"],
     "displace": lambda ledger: ledger.displace(
-        _newest(ledger), now=LATER, snapshot=SNAPSHOT, policy=POLICY, decide=_giving_way
+        _newest(ledger), now=LATER, snapshot=SNAPSHOT, policy=POLICY, needed=lambda seen, asked: asked
     ),
 }
 

@@ -16,10 +16,13 @@ from spillway.model import (
     JobSpec,
     PlacementDecision,
     Priority,
+    QuotaShare,
     Snapshot,
 )
+from spillway.placement.context import index
 from spillway.placement.explain import explanation, giving_way, headline
 from spillway.placement.policy import place
+from spillway.placement.preemption import still_needed
 from spillway.testing.builders import (
     NOW,
     candidate,
@@ -119,6 +122,35 @@ SPARED: dict[str, tuple[dict[str, Any], str]] = {
 def test_who_does_not_give_way_is_told_with_the_reason(fields: dict[str, Any], reason: str) -> None:
     told = plan(URGENT, site(trains("r-1", committed=1, **fields), nodes=1))
     assert (told.victims, told.spared) == ((), {"r-1": reason})
+
+
+@pytest.mark.parametrize("fields", [fields for fields, _ in SPARED.values()], ids=SPARED)
+def test_who_would_not_be_asked_now_stays_though_it_was_to_give_way(fields: dict[str, Any]) -> None:
+    seen = site(trains("r-1", committed=1, **fields), nodes=1)
+    assert still_needed(URGENT, candidate(), ("r-1",), index(seen, PREEMPTING)) is None
+
+
+def test_nobody_ends_who_was_to_give_way_once_the_policy_lets_nobody_or_the_job_fits() -> None:
+    full, free = (site(trains("r-1", committed=1), nodes=nodes) for nodes in (1, 2))
+    assert still_needed(URGENT, candidate(), ("r-1",), index(full, PREEMPTING)) == ("r-1",)
+    assert still_needed(URGENT, candidate(), ("r-1",), index(full, placement_policy())) is None
+    assert still_needed(URGENT, candidate(), ("r-1",), index(free, PREEMPTING)) == ()
+
+
+def test_nobody_ends_so_that_the_job_may_borrow_once_it_is_to_end_for_it() -> None:
+    """The room is another department's; within its own quota the job stays only if one of its own ends as well."""
+    shares = {"lender": Decimal("0.5"), "borrower": Decimal("0.25"), "research": Decimal("0.25")}
+    quotas = {name: QuotaShare(onprem=share, cloud=Decimal(0)) for name, share in shares.items()}
+    lending = replace(PREEMPTING, borrowing=True, quotas=quotas)
+    running = [trains("room-1", committed=1, department="borrower"), trains("own-1", on=("a100-1",), committed=1)]
+    seen = site(*running, nodes=4)
+    (state,) = seen.clusters
+    seen = replace(seen, clusters=(replace(state, nodes=state.nodes[:2]),))
+    job = replace(URGENT, spot_ok=True)
+    asked = tuple(victims(job, seen, lending))
+    assert asked == ("own-1",)
+    assert still_needed(job, candidate(), ("room-1",), index(seen, lending)) is None
+    assert still_needed(job, candidate(), ("room-1", "own-1"), index(seen, lending)) == ("own-1",)
 
 
 def test_nobody_gives_way_to_a_job_of_lower_priority_however_little_it_lost() -> None:

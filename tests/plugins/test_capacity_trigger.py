@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -56,11 +55,9 @@ def displacing(ledger: Ledger, now: datetime) -> tuple[Attempt, Attempt]:
     assert attempt is not None
     staged = ledger.advance(attempt, AttemptState.STAGED)
 
-    def without_it(seen: Snapshot) -> PlacementDecision:
-        there = victim.label in {promise.attempt for promise in seen.reservations}
-        return replace(decide(seen), chosen=None if there else PLACE)
-
-    asking = ledger.displace(staged, now=now, snapshot=snapshot(), policy=placement_policy(), decide=without_it)
+    asking = ledger.displace(
+        staged, now=now, snapshot=snapshot(), policy=placement_policy(), needed=lambda seen, asked: asked
+    )
     assert asking is not None and ledger.displacing(victim) == asking
     return victim, asking
 

@@ -137,6 +137,21 @@ def test_when_the_one_that_is_waited_for_ends_by_itself_nobody_else_is_asked(lea
     assert [urgent.services.ledger.displacing(other) for other in others] == [None]
 
 
+def test_a_run_to_which_nobody_may_give_way_any_more_is_placed_anew_with_the_next_look(
+    leaving: Carried, urgent: Carried
+) -> None:
+    configuration = urgent.services.configuration
+    nobody = replace(configuration, policy=replace(configuration.policy, preempt_after=None))
+    urgent.services = replace(urgent.services, configuration=nobody)
+    step = urgent.advance()
+    assert isinstance(step, GivingWay)
+    lost = "its place does not fit any more, whoever gives way"
+    assert step.why == f"attempt 1 of {urgent.run} is placed anew: {lost}"
+    assert [attempt.outcome for attempt in urgent.attempts] == [Outcome.MIGRATED]
+    assert urgent.services.ledger.displacing(leaving.attempts[0]) is None
+    assert isinstance(urgent.advance(), Waiting)
+
+
 def test_whoever_carries_on_after_a_crash_waits_for_the_same_ones(leaving: Carried, urgent: Carried) -> None:
     lease = urgent.attempts[0].lease_expires_at
     for _ in range(3):  # each as a new process would

@@ -8,10 +8,17 @@ from datetime import datetime
 from sqlalchemy import update
 
 from spillway.ledger.connection import Database
-from spillway.ledger.rows import OPEN, fetch_attempt, fetch_attempts, fetch_open, select_attempts
+from spillway.ledger.rows import (
+    OPEN,
+    fetch_attempt,
+    fetch_attempts,
+    fetch_open,
+    fetch_open_attempts,
+    select_attempts,
+)
 from spillway.ledger.schema import attempts
 from spillway.ledger.snapshots import complete
-from spillway.ledger.values import Decide
+from spillway.ledger.values import StillNeeded
 from spillway.model import Attempt, Destination, PlacementPolicy, Snapshot
 from spillway.placement.preemption import without
 
@@ -30,15 +37,16 @@ class DisplacingStore:
         return next((other for other in found if attempt.label in other.displaces), None)
 
     def displace(
-        self, attempt: Attempt, *, now: datetime, snapshot: Snapshot, policy: PlacementPolicy, decide: Decide
+        self, attempt: Attempt, *, now: datetime, snapshot: Snapshot, policy: PlacementPolicy, needed: StillNeeded
     ) -> Attempt | None:
         """Ask those to end whom the attempt still needs to; the attempt with them, None where it fits in no case.
 
-        Much may have changed since it was placed: some have ended by themselves, others have left room beside them, or
-        its place is not what it was. Nobody is asked then who need not end. Asking again is asking once.
+        Much may have changed since it was placed: some have ended by themselves, others have left room beside them or
+        may not be asked any more, or its place is not what it was. Nobody is asked then who need not end. Asking again
+        is asking once.
 
         Args:
-            decide: pure; gets the snapshot of a moment at which the attempt and some of the others hold nothing.
+            needed: pure; gets the snapshot of a moment at which the attempt holds nothing, and whom it displaces.
         """
         run, place = attempt.run, attempt.candidate
         with self.database.writing() as connection:
@@ -48,17 +56,10 @@ class DisplacingStore:
             wanted = Destination(cluster=place.cluster, pool=place.pool, billing=place.billing)
             seen = dataclasses.replace(snapshot, destination=wanted)
             whole = complete(connection, run, attempt.job, seen, policy, now)
-
-            def fits(ended: list[str]) -> bool:
-                return decide(without(whole, {attempt.label, *ended})).chosen is not None
-
-            held = {promise.attempt for promise in whole.reservations}
-            needed = [label for label in stored.displaces if label in held]
-            if not fits(needed):
+            whole = dataclasses.replace(whole, open_attempts=fetch_open_attempts(connection))
+            displaces = needed(without(whole, {attempt.label}), stored.displaces)
+            if displaces is None:
                 return None
-            for label in reversed(needed.copy()):
-                if fits(rest := [other for other in needed if other != label]):
-                    needed = rest
             same = (attempts.c.run == run) & (attempts.c.number == attempt.number)
-            connection.execute(update(attempts).where(same).values(displaces=needed, displacing_at=now))
+            connection.execute(update(attempts).where(same).values(displaces=list(displaces), displacing_at=now))
             return fetch_open(connection, run)

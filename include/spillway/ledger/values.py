@@ -13,6 +13,9 @@ from spillway.model import CostEntry, JobSpec, PlacementDecision, PlacementPolic
 Decide = Callable[[Snapshot], PlacementDecision]
 """A pure decision on a snapshot with all the promises and cool-downs of its moment."""
 
+StillNeeded = Callable[[Snapshot, tuple[str, ...]], tuple[str, ...] | None]
+"""Of attempts, by their labels, those that have to end on such a snapshot; None where that does not help."""
+
 
 class AttemptFacts(TypedDict, total=False):
     """What becomes known of an attempt on its way; a fact that is left out or None stays as it is on record."""

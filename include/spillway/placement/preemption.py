@@ -82,6 +82,24 @@ def plan_preemption(job: JobSpec, context: Context, preference: Preference) -> P
     )
 
 
+def still_needed(job: JobSpec, place: Candidate, asked: Sequence[str], context: Context) -> tuple[str, ...] | None:
+    """Of those that are to give way to the job there, by their labels, who still has to; None where it does not fit.
+
+    By the rules of the plan: whoever may not be asked any more stays, and the job borrows nothing that others leave.
+
+    Args:
+        context: of a moment at which the job itself holds nothing.
+    """
+    if passes(FILTERS, job, place, context):
+        return ()
+    if context.policy.preempt_after is None:
+        return None
+    may = {giver.label: giver for giver in _asked(job, context)[0]}
+    order = tuple(_what_may_end((may[label] for label in asked if label in may), context))
+    victims = _victims(order, lambda ended: _fits(job, place, ended, context))
+    return None if victims is None else tuple(victim.label for victim in victims)
+
+
 def _asked(job: JobSpec, context: Context) -> tuple[list[_Giver], dict[str, str]]:
     """Who may give way, least lost first, and why the others may not."""
     promises = {promise.attempt: promise for promise in context.snapshot.reservations}

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 from spillway.model import Attempt, AttemptState, Outcome
 from spillway.placement.context import index
-from spillway.placement.policy import choose
+from spillway.placement.preemption import still_needed
 from spillway.runs.admission import snapshot
-from spillway.runs.services import Say, Services
+from spillway.runs.services import Services
 
 
-def make_room(services: Services, attempt: Attempt, say: Say) -> Attempt:
+def make_room(services: Services, attempt: Attempt) -> Attempt:
     """The attempt with those that are asked to end for it, and still have to.
 
-    It is settled where its place does not fit any more, whoever ends: it is placed anew, and nobody has ended in vain.
+    It is settled where its place does not fit any more, whoever may end: the run is placed anew with the next look, and
+    nobody has ended in vain.
     """
     if attempt.state is not AttemptState.STAGED or not attempt.displaces or attempt.displacing_at is not None:
         return attempt
@@ -26,12 +27,12 @@ def make_room(services: Services, attempt: Attempt, say: Say) -> Attempt:
         now=now,
         snapshot=snapshot(services, job),
         policy=policy,
-        decide=lambda whole: choose(job, index(whole, policy)),
+        needed=lambda whole, asked: still_needed(job, attempt.candidate, asked, index(whole, policy)),
     )
     if asking is None:
-        reason = "its place does not fit any more, whoever gives way"
-        say(f"attempt {attempt.number} of {attempt.run} is placed anew: {reason}")
-        return services.ledger.settle(attempt, Outcome.MIGRATED, reason, now)
+        return services.ledger.settle(
+            attempt, Outcome.MIGRATED, "its place does not fit any more, whoever gives way", now
+        )
     return asking
 
 
@@ -40,6 +41,11 @@ def awaited(services: Services, attempt: Attempt) -> tuple[Attempt, ...]:
     services.ledger.renew_lease(attempt, services.clock() + services.configuration.runs.lease)
     found = (services.ledger.attempt_by_label(label) for label in attempt.displaces)
     return tuple(other for other in found if other is not None and other.outcome is None)
+
+
+def placed_anew(attempt: Attempt) -> str:
+    """That the run waits for another place than this attempt's, in words."""
+    return f"attempt {attempt.number} of {attempt.run} is placed anew: {attempt.reason}"
 
 
 def waits_for(attempt: Attempt, others: tuple[Attempt, ...]) -> str:

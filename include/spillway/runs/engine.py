@@ -27,7 +27,7 @@ from spillway.model import (
 )
 from spillway.placement.explain import once, table
 from spillway.runs.admission import admit
-from spillway.runs.displacing import awaited, make_room, waits_for
+from spillway.runs.displacing import awaited, make_room, placed_anew, waits_for
 from spillway.runs.explaining import newest, placing, told
 from spillway.runs.holding import holding
 from spillway.runs.launching import ensure_pod, has_trained, launch
@@ -46,7 +46,7 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GivingWay:
-    """Others give way to the attempt and have not ended yet; ``why`` tells a person who."""
+    """Others give way to the attempt and have not ended yet, or do not any more; ``why`` tells a person who, or why."""
 
     why: str
 
@@ -116,9 +116,9 @@ def advance(services: Services, run: str, job: JobSpec, say: Say, *, asked_after
             with holding(services, attempt):
                 if attempt.state is AttemptState.RESERVED:
                     attempt = stage(services, attempt, say)
-                attempt = make_room(services, attempt, say)
-                if attempt.state is AttemptState.SETTLED:
-                    continue
+                attempt = make_room(services, attempt)
+                if attempt.state is AttemptState.SETTLED:  # placed anew with the next look: it never spins
+                    return GivingWay(why=placed_anew(attempt))
                 if attempt.state is AttemptState.STAGED and (others := awaited(services, attempt)):
                     return GivingWay(why=waits_for(attempt, others))
                 return Watching(attempt=_launched(services, attempt, say))
