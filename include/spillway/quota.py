@@ -68,13 +68,25 @@ def gpus_in_use(
 
     Of an attempt and those that give way to it never both are used: what counts is the most of now and then.
     """
-    names = {cluster.name for cluster in clusters if cluster.kind is kind}
-    held = [reservation for reservation in reservations if reservation.cluster in names]
+    held = _held(reservations, clusters, kind)
     open_now = {reservation.attempt for reservation in held}
-    leaving = {label for reservation in held for label in reservation.displaces}
     now = _by_department(reservation for reservation in held if open_now.isdisjoint(reservation.displaces))
-    then = _by_department(reservation for reservation in held if reservation.attempt not in leaving)
+    then = gpus_kept(held, clusters, kind)
     return {name: max(now.get(name, _NONE), then.get(name, _NONE)) for name in {**now, **then}}
+
+
+def gpus_kept(
+    reservations: Iterable[Reservation], clusters: Iterable[Cluster], kind: SiteKind
+) -> Mapping[str, Decimal]:
+    """GPUs reserved by department there once all have ended that give way to another attempt."""
+    held = _held(reservations, clusters, kind)
+    leaving = {label for reservation in held for label in reservation.displaces}
+    return _by_department(reservation for reservation in held if reservation.attempt not in leaving)
+
+
+def _held(reservations: Iterable[Reservation], clusters: Iterable[Cluster], kind: SiteKind) -> tuple[Reservation, ...]:
+    names = {cluster.name for cluster in clusters if cluster.kind is kind}
+    return tuple(reservation for reservation in reservations if reservation.cluster in names)
 
 
 def _by_department(reservations: Iterable[Reservation]) -> Mapping[str, Decimal]:

@@ -153,6 +153,23 @@ def test_nobody_ends_so_that_the_job_may_borrow_once_it_is_to_end_for_it() -> No
     assert still_needed(job, candidate(), ("room-1", "own-1"), index(seen, lending)) == ("own-1",)
 
 
+def test_what_is_given_up_for_one_is_lent_no_more_to_the_next() -> None:
+    """The borrower owns 16 of 32 GPUs and has 24; another one asks beside that to which 8 of them go already."""
+    shares = {"first": Decimal("0.25"), "second": Decimal("0.25"), "borrower": Decimal("0.5")}
+    quotas = {name: QuotaShare(onprem=share, cloud=Decimal(0)) for name, share in shares.items()}
+    lending = replace(PREEMPTING, borrowing=True, quotas=quotas)
+    running = [trains(f"b{i}-1", on=(f"a100-{i}",), committed=1 + i, department="borrower") for i in range(3)]
+    held = trains("held-1", on=("a100-3",), department="nobody", interruptible=False)
+    seen = site(*running, held, nodes=4)
+    seen = replace(seen, reservations=tuple(one.promise for one in running))
+    first = reservation(attempt="first-1", department="first", gpus_per_node=8, displaces=("b0-1",))
+    then = replace(seen, reservations=(*seen.reservations, first))
+    second = job_spec(department="second", gpus_per_node=8)
+    assert set(victims(replace(second, department="first"), seen, lending)) == {"b0-1"}
+    assert victims(second, then, lending) == {}
+    assert victims(replace(second, priority=Priority.PRODUCTION_CORE), then, lending) == {"b1-1": 8 * 120.0}
+
+
 def test_nobody_gives_way_to_a_job_of_lower_priority_however_little_it_lost() -> None:
     low = replace(URGENT, priority=Priority.EXPLORATION)
     assert plan(low, site(trains("r-1", committed=0), nodes=1)).victims == ()

@@ -9,7 +9,7 @@ not need.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from datetime import datetime
 from decimal import Decimal
@@ -20,6 +20,7 @@ from spillway.placement.capacity import need_of
 from spillway.placement.context import Context
 from spillway.placement.filters import too_old
 from spillway.placement.rules import FILTERS, passes
+from spillway.quota import gpus_kept
 
 Preference = Callable[[Candidate], Any]
 """A key that sorts the best place first."""
@@ -143,7 +144,14 @@ def _takes_back(job: JobSpec, promise: Reservation, context: Context) -> bool:
     kind = context.clusters[promise.cluster].kind
     quotas, used = context.quotas[kind], context.used[kind]
     within_own = used.get(job.department, 0) + job.gpus <= quotas.own.get(job.department, 0)
-    return within_own and quotas.lent(used) > 0 and quotas.beyond(used).get(promise.department, 0) > 0
+    kept = _kept(kind, context)
+    return within_own and quotas.lent(kept) > 0 and quotas.beyond(kept).get(promise.department, 0) > 0
+
+
+def _kept(kind: SiteKind, context: Context) -> Mapping[str, Decimal]:
+    """GPUs that departments use there beside what is given up already."""
+    promises, clusters = context.snapshot.reservations, context.clusters.values()
+    return context.once(("kept", kind), lambda: gpus_kept(promises, clusters, kind))
 
 
 def _giver(attempt: OpenAttempt, promise: Reservation, job: JobSpec, context: Context) -> _Giver:
@@ -227,8 +235,8 @@ def _nearest(
 
 def _what_may_end(order: Iterable[_Giver], context: Context) -> Iterator[_Giver]:
     """In this order, those that run on borrowed GPUs only as long as any are lent to their department."""
-    beyond = {kind: dict(quotas.beyond(context.used[kind])) for kind, quotas in context.quotas.items()}
-    lent = {kind: quotas.lent(context.used[kind]) for kind, quotas in context.quotas.items()}
+    beyond = {kind: dict(quotas.beyond(_kept(kind, context))) for kind, quotas in context.quotas.items()}
+    lent = {kind: quotas.lent(_kept(kind, context)) for kind, quotas in context.quotas.items()}
     for giver in order:
         held = beyond[giver.kind].get(giver.department, Decimal(0))
         if giver.borrowing and not (held > 0 and lent[giver.kind] > 0):
