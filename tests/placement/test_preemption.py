@@ -30,7 +30,10 @@ from spillway.testing.builders import (
     cloud_pool,
     cluster_state,
     cooling,
+    cpu_pool,
     job_spec,
+    node_pool,
+    onprem_cluster,
     placement_policy,
     reservation,
 )
@@ -168,6 +171,20 @@ def test_what_is_given_up_for_one_is_lent_no_more_to_the_next() -> None:
     assert set(victims(replace(second, department="first"), seen, lending)) == {"b0-1"}
     assert victims(second, then, lending) == {}
     assert victims(replace(second, priority=Priority.PRODUCTION_CORE), then, lending) == {"b1-1": 8 * 120.0}
+
+
+def test_work_without_gpus_gives_none_back_however_many_its_department_borrows() -> None:
+    quotas = {name: QuotaShare(onprem=Decimal("0.5"), cloud=Decimal(0)) for name in ("owner", "borrower")}
+    lending = replace(PREEMPTING, borrowing=True, quotas=quotas)
+    gpus = [trains(f"b{i}-1", on=(f"a100-{i}",), committed=1, department="borrower") for i in range(3)]
+    whole = {"pool": "cpu", "cpu_millicores_per_node": 32_000}
+    work = trains("cpu-1", on=("cpu-0",), gpus=0, committed=1, department="borrower", place=whole)
+    pods = (*(pod for one in gpus for pod in one.pods), *(replace(pod, cpu_millicores=32_000) for pod in work.pods))
+    cluster = onprem_cluster(pools=(node_pool(max_nodes=4), cpu_pool(max_nodes=1)))
+    seen = replace(site(*gpus, work), clusters=(cluster_state(cluster, pods=pods),))
+    job = job_spec(department="owner", gpus_per_node=0, cpu_cores=32.0)
+    assert plan(job, seen, lending).spared["cpu-1"] == "research does not come after research"
+    assert set(victims(replace(job, priority=Priority.PRODUCTION_CORE), seen, lending)) == {"cpu-1"}
 
 
 def test_nobody_gives_way_to_a_job_of_lower_priority_however_little_it_lost() -> None:

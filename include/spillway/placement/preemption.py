@@ -142,10 +142,10 @@ def _protected(attempt: OpenAttempt, promise: Reservation, job: JobSpec, context
 def _takes_back(job: JobSpec, promise: Reservation, context: Context) -> bool:
     """Whether the attempt's department borrows there, and the job takes nothing but what is its own department's."""
     kind = context.clusters[promise.cluster].kind
-    quotas, used = context.quotas[kind], context.used[kind]
+    quotas, used, kept = context.quotas[kind], context.used[kind], _kept(kind, context)
     within_own = used.get(job.department, 0) + job.gpus <= quotas.own.get(job.department, 0)
-    kept = _kept(kind, context)
-    return within_own and quotas.lent(kept) > 0 and quotas.beyond(kept).get(promise.department, 0) > 0
+    borrows = quotas.lent(kept) > 0 and quotas.beyond(kept).get(promise.department, 0) > 0
+    return promise.gpus > 0 and within_own and borrows
 
 
 def _kept(kind: SiteKind, context: Context) -> Mapping[str, Decimal]:
