@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
+from functools import lru_cache
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
@@ -29,20 +30,23 @@ class Window(NamedTuple):
 
 def windows(hours: OffPeak, now: datetime) -> tuple[Window, ...]:
     """The window of now, if there is one, and those of the next two days, in their order."""
-    zone = ZoneInfo(hours.time_zone)
+    return _windows(hours.begins, hours.ends, hours.time_zone, now)
+
+
+@lru_cache(maxsize=100)
+def _windows(begins: timedelta, ends: timedelta, time_zone: str, now: datetime) -> tuple[Window, ...]:
+    """Remembered, as a decision asks for those of now for every place and many pools have the same hours."""
+    zone = ZoneInfo(time_zone)
     today = now.astimezone(zone).date()
-    over_midnight = DAY if hours.ends <= hours.begins else timedelta()
+    over_midnight = DAY if ends <= begins else timedelta()
     days = [today + number * DAY for number in (-1, 0, 1, 2)]
-    found = (
-        Window(max(_readings(day, hours.begins, zone)), min(_readings(day, hours.ends + over_midnight, zone)))
-        for day in days
-    )
+    found = (Window(max(_readings(day, begins, zone)), min(_readings(day, ends + over_midnight, zone))) for day in days)
     return tuple(window for window in found if window.begins_at < window.ends_at and now < window.ends_at)
 
 
 def off_peak_price(pool: NodePool, billing: Billing) -> Decimal | None:
-    """What an off-peak hour costs there; None where nobody says another price than the usual one."""
-    return None if pool.off_peak is None else pool.off_peak.prices_per_hour.get(billing)
+    """What an off-peak hour costs there; None where nobody says another price than the usual one, or all are paid."""
+    return None if pool.off_peak is None or pool.is_paid(billing) else pool.off_peak.prices_per_hour.get(billing)
 
 
 def cheaper_from(pool: NodePool, billing: Billing, now: datetime, lasting: timedelta | None) -> datetime | None:

@@ -8,7 +8,18 @@ from decimal import Decimal
 
 import pytest
 
-from spillway.model import Billing, Candidate, Destination, JobSpec, NodePool, OffPeak, Rejection, Schedule, Snapshot
+from spillway.model import (
+    Billing,
+    Candidate,
+    Destination,
+    JobSpec,
+    NodePool,
+    OffPeak,
+    Rejection,
+    ReservedContract,
+    Schedule,
+    Snapshot,
+)
 from spillway.placement.context import index
 from spillway.placement.policy import choose, place
 from spillway.testing.builders import (
@@ -101,6 +112,34 @@ def test_what_is_free_on_premises_is_taken_at_once() -> None:
     chosen = place(PATIENT, both, placement_policy()).chosen
     assert chosen is not None
     assert chosen.cluster == "onprem"
+
+
+PAID = cloud_pool(
+    off_peak=replace(NIGHT, prices_per_hour=NIGHT.prices_per_hour | {Billing.RESERVED: Decimal(4)}),
+    prices_per_gpu_hour={Billing.ON_DEMAND: Decimal(8), Billing.RESERVED: Decimal(5)},
+    reserved=ReservedContract(gpus=16, paid=True),
+)
+
+
+@pytest.mark.parametrize(
+    ("pool", "takes"),
+    [(cloud_pool(off_peak=NIGHT), Billing.SPOT), (PAID, Billing.RESERVED)],
+    ids=["spot that costs the same at night", "reserved GPUs that are paid for"],
+)
+def test_nobody_waits_for_hours_that_make_what_is_free_now_no_cheaper(pool: NodePool, takes: Billing) -> None:
+    job = replace(PATIENT, spot_ok=True)
+    assert said(job, cloud(pool), replace(BOUGHT, billing=takes)) == ()
+    assert place(job, cloud(pool), placement_policy()).chosen == replace(BOUGHT, billing=takes)
+
+
+def test_nobody_waits_for_reserved_gpus_that_they_can_never_have() -> None:
+    """Without a contract these are for who trains long enough to break even."""
+    usual = {Billing.ON_DEMAND: Decimal(8), Billing.RESERVED: Decimal(6)}
+    night = replace(NIGHT, prices_per_hour={Billing.RESERVED: Decimal(2)})
+    offer, other = cloud_pool(name="offer", prices_per_gpu_hour=usual, off_peak=night), replace(POOL, off_peak=None)
+    assert said(PATIENT, cloud(offer, other)) == ()
+    contract = replace(offer, reserved=ReservedContract(gpus=8))
+    assert [r.rule for r in said(PATIENT, cloud(contract, other))] == ["off-peak"]
 
 
 def test_hours_without_a_price_are_awaited_where_they_are_declared() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from decimal import Decimal
 from typing import NamedTuple
@@ -11,6 +12,7 @@ from spillway.offpeak import cheaper_from, off_peak_from, off_peak_price
 from spillway.placement.context import Context
 from spillway.placement.deadline import SUITS
 from spillway.placement.filters import interruption, waits
+from spillway.placement.reserved import reserved
 
 
 class _Awaited(NamedTuple):
@@ -44,10 +46,15 @@ def off_peak(job: JobSpec, candidate: Candidate, context: Context) -> Rejection 
 
 
 def _awaited(job: JobSpec, candidate: Candidate, context: Context) -> _Awaited | None:
-    """The hours of the pool that are of use to the job: cheaper for all of it, or any where no price is said."""
+    """The hours of the pool that are of use to the job: cheaper for all of it, or any where it declares no prices."""
     pool, now = context.pool(candidate), context.snapshot.taken_at
+    if pool.off_peak is None:
+        return None
     price = off_peak_price(pool, candidate.billing)
-    begins = off_peak_from(pool, now) if price is None else cheaper_from(pool, candidate.billing, now, job.longest)
+    if pool.off_peak.prices_per_hour:
+        begins = cheaper_from(pool, candidate.billing, now, job.longest)
+    else:
+        begins = off_peak_from(pool, now)
     return None if begins is None else _Awaited(begins, price, candidate)
 
 
@@ -56,18 +63,24 @@ def _elsewhere(job: JobSpec, candidate: Candidate, context: Context) -> _Awaited
     asks = context.price(job, candidate)
     if asks is None or not candidate.billing.bought:
         return None
-    found = (_awaited(job, other, context) for other in context.prices if other.billing.bought and other != candidate)
-    cheaper = [
+    coming = context.once_for_job("off-peak", lambda: _cheaper_hours(job, context))
+    return next((hours for hours in coming if hours.price is not None and hours.price < asks), None)
+
+
+def _cheaper_hours(job: JobSpec, context: Context) -> Sequence[_Awaited]:
+    """The coming hours of every place that suits the job and has a price for them, those that begin first first."""
+    now = context.snapshot.taken_at
+    found = (_awaited(job, candidate, context) for candidate in context.prices if candidate.billing.bought)
+    suit = [
         hours
         for hours in found
         if hours is not None
         and hours.price is not None
-        and hours.price < asks
-        and context.snapshot.taken_at < hours.begins_at
+        and now < hours.begins_at
         and _in_time(hours, context)
-        and all(check(job, hours.candidate, context) is None for check in (*SUITS, interruption))
+        and all(check(job, hours.candidate, context) is None for check in (*SUITS, interruption, reserved))
     ]
-    return min(cheaper, key=lambda hours: (hours.begins_at, hours.price), default=None)
+    return sorted(suit, key=lambda hours: (hours.begins_at, hours.price))
 
 
 def _in_time(awaited: _Awaited, context: Context) -> bool:
