@@ -10,6 +10,7 @@ import pytest
 
 from spillway.model import (
     Billing,
+    BudgetState,
     Candidate,
     Destination,
     JobSpec,
@@ -20,6 +21,7 @@ from spillway.model import (
     Schedule,
     Snapshot,
 )
+from spillway.months import month_of
 from spillway.placement.context import index
 from spillway.placement.policy import choose, place
 from spillway.testing.builders import (
@@ -160,3 +162,18 @@ def test_a_price_that_is_too_high_by_day_only_passes_by_waiting() -> None:
     poor = replace(modest, max_price_per_gpu_hour=Decimal(4))
     assert [(r.rule, r.waits) for r in said(poor, cloud())] == [("max-price", False)]
     assert choose(modest, index(cloud(at=9 * HOUR), placement_policy())).chosen == BOUGHT
+
+
+@pytest.mark.parametrize(("limit", "waits"), [(240, True), (239, False)])
+def test_a_budget_that_bears_the_job_at_night_is_waited_for_by_day(limit: int, waits: bool) -> None:
+    """It takes 48 GPU-hours, at 8 by day and at 5 in the off-peak hours."""
+    month, nothing = month_of(NOW, "UTC"), Decimal(0)
+    spent = dict.fromkeys(("booked", "accrued", "reserved"), nothing)
+    budget = BudgetState(
+        department="research", month=month.name, starts_at=month.starts_at, ends_at=month.ends_at,
+        limit=Decimal(limit), **spent,
+    )  # fmt: skip
+    job, seen = replace(PATIENT, off_peak_ok=False, gpus_per_node=8), cloud(budgets=(budget,))
+    assert [(r.rule, r.waits) for r in said(job, seen)] == [("budget", waits)]
+    night = place(job, replace(seen, taken_at=NOW + 10 * HOUR), placement_policy())
+    assert (night.chosen is not None) is waits

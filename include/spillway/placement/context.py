@@ -21,6 +21,7 @@ from spillway.model import (
     Snapshot,
     TransferEstimate,
 )
+from spillway.offpeak import cheaper_from, off_peak_price
 from spillway.placement.capacity import ClusterUse, PoolCapacity
 from spillway.pricing import hourly_price, price_is_stale, price_of_run
 from spillway.quota import DepartmentGpus, department_gpus, gpus_in_use
@@ -125,6 +126,14 @@ class Context:
         now, lasting = self.snapshot.taken_at, job.longest
         key = ("price", candidate, lasting)
         return self.once(key, lambda: price_of_run(pool, candidate.billing, now, lasting))
+
+    def lowest_price(self, job: JobSpec, candidate: Candidate, now_costs: Decimal) -> Decimal:
+        """That of an hour of the job there if it begins at the cheapest time of the day."""
+        pool, now = self.pool(candidate), self.snapshot.taken_at
+        cheaper = off_peak_price(pool, candidate.billing)
+        if cheaper is None or cheaper_from(pool, candidate.billing, now, job.longest) is None:
+            return now_costs
+        return min(cheaper, now_costs)
 
 
 def _once(found: dict[Hashable, Any], key: Hashable, work_out: Callable[[], T]) -> T:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from decimal import Decimal
-from functools import lru_cache
+from functools import lru_cache, partial
 
 from spillway.budget import cost_within, month_in
 from spillway.images.environment import Environment
 from spillway.images.reference import ImageReference
 from spillway.model import Billing, BudgetState, Candidate, JobSpec, Rejection, Tier
-from spillway.offpeak import cheaper_from, off_peak_price
 from spillway.placement.capacity import Room, empty_node, need_of
 from spillway.placement.context import Context
 from spillway.placement.drivers import driver_problem
@@ -132,10 +131,8 @@ def most_paid(job: JobSpec, candidate: Candidate, context: Context) -> Rejection
     asked = None if most is None else context.price(job, candidate)
     if most is None or asked is None or asked <= most:
         return None
-    pool, now = context.pool(candidate), context.snapshot.taken_at
     reason = f"costs {asked} a GPU-hour, the job pays at most {most}"
-    cheaper = off_peak_price(pool, candidate.billing)
-    if cheaper is None or cheaper > most or cheaper_from(pool, candidate.billing, now, job.longest) is None:
+    if context.lowest_price(job, candidate, asked) > most:
         return never("max-price", reason)
     return waits("max-price", f"{reason}, which off-peak hours do not exceed")
 
@@ -175,11 +172,13 @@ def budget(job: JobSpec, candidate: Candidate, context: Context) -> Rejection | 
         if state.doubt is not None:
             return waits("budget", f"the month is not known: {state.doubt}")
         end = now + job.expected_duration if job.expected_duration else state.ends_at
-        cost = cost_within(month_in(state), job.priced_units, now, end, price=price_an_hour, fixed=fixed)
+        bill = partial(cost_within, month_in(state), job.priced_units, now, end, fixed=fixed)
+        cost = bill(price=price_an_hour)
         if cost > state.left:
             # Of a job that says no duration this month's part gets less while it waits, the whole next month does not.
             lasting = job.expected_duration is not None or state.starts_at > now
-            rejected = never if lasting and cost > state.limit else waits
+            least = bill(price=context.lowest_price(job, candidate, price_an_hour))
+            rejected = never if lasting and least > state.limit else waits
             return rejected("budget", _over_budget(job, state, cost))
     return None
 
