@@ -86,8 +86,8 @@ def test_a_run_leaves_spot_for_its_deadline_without_losing_a_step(open_run: Carr
     assert "of 1:00:00 left to train: late for it" in told(ordered[0].record)
 
 
-def look(run: Carried, watch: DeadlineWatch, at: datetime) -> Standing:
-    standing = watch.look(run.services, run.attempts[-1], None, at)
+def look(run: Carried, watch: DeadlineWatch, at: datetime, progress: Progress | None = None) -> Standing:
+    standing = watch.look(run.services, run.attempts[-1], progress, at)
     assert standing is not None
     return standing
 
@@ -131,6 +131,20 @@ def test_a_deadline_orders_nothing_while_a_person_moves_the_run_or_there_is_time
     assert standing.move is None
     assert "on spot until" in standing.told
     assert early.services.ledger.moves(early.run) == ()
+
+
+def test_a_run_whose_steps_take_longer_than_its_job_said_leaves_spot_when_that_is_seen(
+    open_run: Carry, make_job: MakeJob
+) -> None:
+    """It had nearly two days to spare, and by the pace of its steps it has none."""
+    run = open_run(make_job(**LATE | {"finish_within": timedelta(days=2)}))
+    training(run)
+    now, watch = run.services.clock(), DeadlineWatch()
+    assert look(run, watch, now).move is None
+    slow = Progress(first_step=1, step=10, total_steps=60, loss=None, at=now.isoformat(), step_seconds=3600.0)
+    for passed in (timedelta(minutes=10), timedelta(minutes=10) + RETRY / 2):
+        assert look(run, watch, now + passed, slow).move is None, "it was asked only a moment ago"
+    assert look(run, watch, now + timedelta(minutes=10) + RETRY, slow).move is not None
 
 
 @pytest.mark.parametrize(("step_seconds", "late"), [(3600.0, True), (0.1, False), (None, True)], ids=str)

@@ -40,7 +40,8 @@ class DeadlineWatch:
     """The memory between looks at one attempt.
 
     ``_takes`` is how long leaving its place was found to take. That asks every site, so it is done again only when half
-    of the time has passed that was to spare, and no sooner than after ``RETRY``.
+    of the time has passed that was to spare, and no sooner than after ``RETRY``. What a look finds to spare may be less
+    than before, as steps are lost or take longer: it brings that moment forward.
     """
 
     _takes: timedelta = timedelta()
@@ -61,6 +62,8 @@ class DeadlineWatch:
             return Standing(told=stands, move=known[-1] if ours else None)
         if known and known[-1].ended_at is not None:
             self._ask_at = max(self._ask_at or now, known[-1].ended_at + RETRY)
+        if self._ask_at is not None:
+            self._ask_at = min(self._ask_at, _next_ask(schedule, now, self._takes))
         move = self._ask(services, attempt, schedule, now) if now >= (self._ask_at or now) else None
         left = spare(schedule, now, self._takes)
         stays = (
@@ -74,8 +77,8 @@ class DeadlineWatch:
         due = spare(schedule, now, self._takes) <= timedelta()
         try:
             self._takes = time_to_move(move_plan(services, attempt.run, NOT_SPOT).estimate, schedule.restart)
-            left = spare(schedule, now, self._takes)
-            due, self._ask_at = left <= timedelta(), now + max(RETRY, left / 2)
+            due = spare(schedule, now, self._takes) <= timedelta()
+            self._ask_at = _next_ask(schedule, now, self._takes)
             return _order(services, attempt, schedule, self._takes) if due else None
         except SpillwayError as problem:
             self._ask_at = now + RETRY
@@ -84,6 +87,10 @@ class DeadlineWatch:
                     f"its deadline asks for a place that is not spot, tried again in {lasting(RETRY)}: {problem}"
                 )
             return None
+
+
+def _next_ask(schedule: Schedule, now: datetime, takes: timedelta) -> datetime:
+    return now + max(RETRY, spare(schedule, now, takes) / 2)
 
 
 def schedule_of(services: Services, attempt: Attempt, progress: Progress | None, now: datetime) -> Schedule | None:
