@@ -147,6 +147,15 @@ def test_a_run_whose_steps_take_longer_than_its_job_said_leaves_spot_when_that_i
     assert look(run, watch, now + timedelta(minutes=10) + RETRY, slow).move is not None
 
 
+def test_a_run_whose_steps_are_all_done_is_not_late(open_run: Carry, make_job: MakeJob) -> None:
+    """Its last checkpoint is on its way, and its job said that it takes twice the time that it has left."""
+    run = open_run(make_job(expected_duration=timedelta(hours=2), finish_within=timedelta(hours=1)))
+    attempt, now = standing(run, committed=()), run.services.clock()
+    done = Progress(first_step=1, step=100, total_steps=100, loss=None, at=now.isoformat(), step_seconds=1.0)
+    write_progress(run.checkpoints("onprem").store, run.run, attempt.number, done)
+    assert late_runs(run.services) == ()
+
+
 @pytest.mark.parametrize(("step_seconds", "late"), [(3600.0, True), (0.1, False), (None, True)], ids=str)
 def test_a_run_that_trains_is_late_by_the_pace_of_its_steps_and_before_it_has_one_by_what_its_job_says(
     open_run: Carry, make_job: MakeJob, step_seconds: float | None, late: bool

@@ -117,7 +117,8 @@ def late_runs(services: Services) -> tuple[LateRun, ...]:
         schedule = services.ledger.schedule(run, job, now)
         if schedule is None or schedule.deadline < now - TOO_OLD:
             continue
-        expected_at = now + (_left(services, run) or (job.expected_duration or schedule.work) - schedule.done)
+        left = _left(services, run)
+        expected_at = now + ((job.expected_duration or schedule.work) - schedule.done if left is None else left)
         if max(now, expected_at) > schedule.deadline:
             late = {"deadline": schedule.deadline, "expected_at": max(now, expected_at), "seen_at": now}
             found.append(LateRun(run=run, job=job.name, department=job.department, **late))
