@@ -14,7 +14,7 @@ pytestmark = pytest.mark.timeout(900)
 BROKEN = {
     "unknown_file": ("digitz", "unknown job file", "Did you mean 'digits'?"),
     "typo_in_the_file": ("typo", "typo.yaml: unknown key 'gpus_per_nod'", "Did you mean 'gpus_per_node'?"),
-    "no_gpus": ("no-gpus", "no-gpus.yaml: gpus_per_node: expected a number of at least 1, got 0"),
+    "negative_gpus": ("negative-gpus", "negative-gpus.yaml: gpus_per_node: expected a number of at least 0, got -1"),
     "more_gpus_than_exist": (
         "huge",
         "job 'huge' can never be placed: no declared pool can hold it",
