@@ -6,6 +6,7 @@ as `checkpoints.retention` in `policy.yaml` says, nothing without it.
 
 Each copy is an event of the asset `spillway://checkpoints/JOB` with run, site, step, bytes and metrics. Where a site
 could not be reached `require_all` fails, and the DAG run with it, after what was copied elsewhere has been told.
+Dry run logs what would be copied and deleted.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from __future__ import annotations
 import logging
 from datetime import UTC, datetime, timedelta
 
-from airflow.sdk import AssetOrTimeSchedule, CronTriggerTimetable, dag, task
+from airflow.sdk import AssetOrTimeSchedule, CronTriggerTimetable, Param, dag, get_current_context, task
 
 from spillway.ledger import TransferKind
 from spillway_airflow import routines
@@ -31,15 +32,16 @@ log = logging.getLogger(__name__)
     doc_md=__doc__,
     tags=["spillway", "movement"],
     default_args={"owner": "ml-platform", "retries": 2, "retry_delay": timedelta(seconds=30)},
+    params={"dry_run": Param(False, type="boolean", title="Dry run", description="Log only, copy and delete nothing.")},
 )
 def upload_checkpoints() -> None:
     @task(outlets=[REPLICATED])
     def replicate(link: str | None) -> list[str]:
-        return routines.run_upload(link, log.info)
+        return routines.run_upload(link, dry_run=get_current_context()["params"]["dry_run"], say=log.info)
 
     @task(trigger_rule="all_done")
     def prune() -> list[str]:
-        return routines.run_prune(log.info)
+        return routines.run_prune(dry_run=get_current_context()["params"]["dry_run"], say=log.info)
 
     @task
     def require_all(failed: list[list[str]]) -> None:

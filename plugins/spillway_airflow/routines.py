@@ -174,22 +174,24 @@ def _tell_asset(route: Route, report: SyncReport) -> None:
         get_current_context()["outlet_events"][SYNCED].add(dataset_asset(route.name), extra={"site": route.site})
 
 
-def run_upload(link: str | None, say: Any) -> list[str]:
+def run_upload(link: str | None, *, dry_run: bool, say: Any) -> list[str]:
     """Replicate checkpoints over the link; gives what failed, for a task that has failed publishes no event."""
-    events = get_current_context()["outlet_events"][REPLICATED]
+    context = get_current_context()
 
     def tell(copied: Copied) -> None:
-        events.add(checkpoint_asset(copied.job), extra=encode(copied))
+        context["outlet_events"][REPLICATED].add(checkpoint_asset(copied.job), extra=encode(copied))
 
     with typed_failures():
+        refuse_unknown_parameters(context)
         services = worker_services()
-        return list(upload_checkpoints(services, say, tell, _serves(services, link)))
+        return list(upload_checkpoints(services, say, tell, _serves(services, link), dry_run=dry_run))
 
 
-def run_prune(say: Any) -> list[str]:
+def run_prune(*, dry_run: bool, say: Any) -> list[str]:
     """Prune the checkpoints of every site; gives what failed."""
     with typed_failures():
-        return list(apply_retention(worker_services(), say))
+        refuse_unknown_parameters(get_current_context())
+        return list(apply_retention(worker_services(), say, dry_run=dry_run))
 
 
 def require_upload(failed: Sequence[str]) -> None:

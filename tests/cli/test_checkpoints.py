@@ -69,7 +69,7 @@ def test_steps_that_the_ledger_knows_and_the_site_has_lost_are_named(
 
 def test_a_dry_run_of_replication_copies_nothing(spillway: Spillway, services: Services, run: str) -> None:
     answer = spillway("checkpoints", "replicate", run, "--dry-run")
-    assert (answer.code, answer.out) == (0, "would copy steps 2, 4 from onprem to cloud\n")
+    assert (answer.code, answer.out) == (0, f"run {run}: would copy steps 2, 4 from onprem to cloud\n")
     assert CheckpointStore(services.site("cloud").checkpoints, run).head() is None
 
 
@@ -80,7 +80,10 @@ def test_replication_brings_every_step_once(spillway: Spillway, services: Servic
     assert second.out == f"run {run}: every committed step of onprem is at cloud\n"
     source, copy = (CheckpointStore(services.site(site).checkpoints, run).manifests() for site in ("onprem", "cloud"))
     assert source == copy
-    assert spillway("checkpoints", "replicate", run, "--dry-run").out == "would copy nothing from onprem to cloud\n"
+    assert (
+        spillway("checkpoints", "replicate", run, "--dry-run").out
+        == f"run {run}: would copy nothing from onprem to cloud\n"
+    )
 
 
 def test_a_checkpoint_of_another_run_is_refused_by_name(spillway: Spillway, services: Services, run: str) -> None:

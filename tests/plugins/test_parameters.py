@@ -32,6 +32,8 @@ def place(context: Any) -> None:
 FIRST_TASKS: Mapping[str, Callable[[Any], object]] = {
     "place": place,
     "sweep": lambda _: routines.run_sweep(dry_run=False, say=print),
+    "upload": lambda _: routines.run_upload(None, dry_run=False, say=print),
+    "prune": lambda _: routines.run_prune(dry_run=False, say=print),
     "image routes": lambda _: routines.find_image_routes(None),
     "dataset routes": lambda _: routines.find_dataset_routes(None),
     "repository routes": lambda _: routines.find_repository_routes(None),

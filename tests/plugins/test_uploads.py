@@ -72,7 +72,8 @@ def in_dag_run(monkeypatch: pytest.MonkeyPatch, *tasks: str) -> Told:
     ti = SimpleNamespace(
         dag_id="upload_checkpoints", run_id="monday", task_id="replicate", get_task_states=lambda **_: states
     )
-    monkeypatch.setattr(routines, "get_current_context", lambda: {"outlet_events": events, "ti": ti})
+    asked = {"dag": SimpleNamespace(params={}), "dag_run": SimpleNamespace(conf=None)}
+    monkeypatch.setattr(routines, "get_current_context", lambda: {"outlet_events": events, "ti": ti, **asked})
     return events[REPLICATED]
 
 
@@ -83,7 +84,7 @@ def told(monkeypatch: pytest.MonkeyPatch) -> Told:
 
 @pytest.mark.usefixtures("services")
 def test_what_arrived_is_told_by_a_task_that_succeeds_and_the_site_that_is_down_fails_the_next_one(told: Told) -> None:
-    failed = json.loads(json.dumps(routines.run_upload(None, lambda *words: None)))
+    failed = json.loads(json.dumps(routines.run_upload(None, dry_run=False, say=print)))
     size_bytes = len("weights of step 2")
     event = {"job": "digits", "run": "digits-1", "site": "cloud", "step": 2, "metrics": {"loss": 0.5}}
     assert json.loads(json.dumps(told.events)) == [
@@ -99,13 +100,13 @@ def test_where_every_site_answers_the_upload_is_complete(
     two = {name: cluster for name, cluster in services.configuration.clusters.items() if name != "far"}
     alive = replace(services, configuration=replace(services.configuration, clusters=two))
     monkeypatch.setattr(routines, "worker_services", lambda: alive)
-    failed = routines.run_upload(None, lambda *words: None)
+    failed = routines.run_upload(None, dry_run=False, say=print)
     routines.require_upload(failed)
     assert (failed, len(told.events)) == ([], 1)
 
 
 def test_a_prune_goes_by_the_declared_rules_and_tells_the_site_that_it_left_alone(
-    services: Services, monkeypatch: pytest.MonkeyPatch
+    services: Services, told: Told, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     checkpoints = CheckpointStore(services.site("onprem").checkpoints, "digits-1")
     commit_step(checkpoints, 4)
@@ -113,7 +114,11 @@ def test_a_prune_goes_by_the_declared_rules_and_tells_the_site_that_it_left_alon
     last = Retention(last=1, best=0, minimum_age=timedelta(0))
     ruled = replace(services, configuration=replace(services.configuration, retention=last))
     monkeypatch.setattr(routines, "worker_services", lambda: ruled)
-    (failed,) = routines.run_prune(lambda *words: None)
+    said: list[str] = []
+    routines.run_prune(dry_run=True, say=said.append)
+    assert any("at onprem: would be: steps 2 taken out of use" in line for line in said)
+    assert [manifest.step for manifest in checkpoints.manifests()] == [2, 4]
+    (failed,) = routines.run_prune(dry_run=False, say=print)
     assert failed.startswith("digits-1: not pruned at cloud: ")
     assert [manifest.step for manifest in checkpoints.manifests()] == [4]
 
@@ -123,12 +128,12 @@ def test_what_goes_over_a_link_with_a_pool_is_left_to_its_task_and_a_pool_of_no_
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     in_dag_run(monkeypatch, "far.replicate", "replicate", "prune")
-    assert routines.run_upload(None, lambda *words: None) == []
-    (failed,) = routines.run_upload("far", lambda *words: None)
+    assert routines.run_upload(None, dry_run=False, say=print) == []
+    (failed,) = routines.run_upload("far", dry_run=False, say=print)
     assert failed.startswith("digits-1: onprem -> far: ")
     in_dag_run(monkeypatch, "fra.replicate", "replicate")
     with pytest.raises(AirflowFailException, match=r"unknown cluster 'fra'; known: .* Did you mean 'far'\?"):
-        routines.run_upload(None, lambda *words: None)
+        routines.run_upload(None, dry_run=False, say=print)
 
 
 @pytest.mark.usefixtures("services")
@@ -136,5 +141,16 @@ def test_a_pool_that_only_the_worker_knows_of_takes_nothing_away_from_the_tasks_
     told: Told, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SPILLWAY_LINK_POOLS", "cloud")
-    routines.run_upload(None, lambda *words: None)
+    routines.run_upload(None, dry_run=False, say=print)
     assert [extra["site"] for _, extra in told.events] == ["cloud"]
+
+
+def test_a_dry_run_says_what_would_be_copied_and_copies_and_tells_nothing(services: Services, told: Told) -> None:
+    said: list[str] = []
+    (failed,) = routines.run_upload(None, dry_run=True, say=said.append)
+    assert failed.startswith("digits-1: onprem -> far: far is unreachable")
+    assert "run digits-1: would copy steps 2 from onprem to cloud" in said
+    assert (list(services.site("cloud").checkpoints.list()), told.events) == ([], [])
+    routines.run_upload(None, dry_run=False, say=print)
+    routines.run_upload(None, dry_run=True, say=said.append)
+    assert said[-1] == "run digits-1: would copy nothing from onprem to cloud"

@@ -158,8 +158,7 @@ def _replicate(installation: Installation, console: Console, options: argparse.N
         console.say(f"run {run} has no attempt yet: nothing to do")
         return 0
     if options.dry_run:
-        _plan_replication(services, console, newest[0])
-        return 0
+        return 1 if replicate_run(services, newest[0], console.say, dry_run=True) else 0
     with console.following(f"replicating checkpoints of {run}") as (say, show):
         paced = Paced(show, every_seconds=console.pace_seconds)
         failed = replicate_run(services, newest[0], say, on_progress=paced)
@@ -168,17 +167,6 @@ def _replicate(installation: Installation, console: Console, options: argparse.N
         source = services.store_site(newest[0].job, newest[0].candidate.cluster)
         console.say(f"run {run}: every committed step of {source} is at {sites}")
     return 1 if failed else 0
-
-
-def _plan_replication(services: Services, console: Console, attempt: Attempt) -> None:
-    source = services.store_site(attempt.job, attempt.candidate.cluster)
-    head = CheckpointStore(services.site(source).checkpoints, attempt.run).head()
-    committed = set(head.committed) if head else set()
-    for site in replica_sites(services, attempt):
-        there = CheckpointStore(services.site(site).checkpoints, attempt.run).head()
-        missing = sorted(entry.step for entry in committed - set(there.committed if there else ()))
-        steps = f"steps {', '.join(map(str, missing))}" if missing else "nothing"
-        console.say(f"would copy {steps} from {source} to {site}")
 
 
 def _steps(services: Services, run: str) -> tuple[list[StepAtSite], list[str]]:

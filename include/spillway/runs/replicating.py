@@ -37,7 +37,12 @@ Silent = dict[tuple[str, str], Unreachable]
 
 
 def upload_checkpoints(
-    services: Services, say: Say, on_copy: OnCopy = lambda copied: None, serves: Serves = lambda link: True
+    services: Services,
+    say: Say,
+    on_copy: OnCopy = lambda copied: None,
+    serves: Serves = lambda link: True,
+    *,
+    dry_run: bool = False,
 ) -> tuple[str, ...]:
     """Replicate the committed steps of every open or recent run to every other site that may hold them.
 
@@ -46,13 +51,14 @@ def upload_checkpoints(
     Args:
         on_copy: told of each run at each site where new steps arrived.
         serves: what goes over other links is left to somebody else.
+        dry_run: say what would be copied, and copy nothing.
     Returns:
         What failed, a line each.
     """
     failed: list[str] = []
     silent: Silent = {}
     for attempt in services.recent_attempts():
-        failed += replicate_run(services, attempt, say, on_copy, silent, serves)
+        failed += replicate_run(services, attempt, say, on_copy, silent, serves, dry_run=dry_run)
     return tuple(failed)
 
 
@@ -64,12 +70,14 @@ def replicate_run(
     silent: Silent | None = None,
     serves: Serves = lambda link: True,
     on_progress: OnProgress | None = None,
+    *,
+    dry_run: bool = False,
 ) -> tuple[str, ...]:
     """Replicate the committed steps from the site of a run's newest attempt to every other that may hold them.
 
     Args:
         silent: ways that are not tried again; those that turn out to be silent are added.
-        serves: as in ``upload_checkpoints``.
+        serves, dry_run: as in ``upload_checkpoints``.
         on_progress: as in ``copy_checkpoints``.
     Returns:
         What failed, a line each.
@@ -84,6 +92,9 @@ def replicate_run(
         try:
             if way in silent:
                 raise silent[way]
+            if dry_run:
+                say(_planned(services, attempt.run, source_site, name))
+                continue
             report = copy_checkpoints(services, attempt, source_site, name, say, on_progress)
             if report.steps_copied:
                 on_copy(_copied(services, attempt, name, report))
@@ -93,6 +104,14 @@ def replicate_run(
             failed.append(f"{attempt.run}: {source_site} -> {name}: {problem}")
             say(failed[-1])
     return tuple(failed)
+
+
+def _planned(services: Services, run: str, source: str, site: str) -> str:
+    """What the site lacks of the committed steps, in words."""
+    heads = [CheckpointStore(services.site(name).checkpoints, run).head() for name in (source, site)]
+    here, there = (set(head.committed) if head else set() for head in heads)
+    steps = ", ".join(str(step) for step in sorted(entry.step for entry in here - there))
+    return f"run {run}: would copy {f'steps {steps}' if steps else 'nothing'} from {source} to {site}"
 
 
 def _copied(services: Services, attempt: Attempt, site: str, report: ReplicationReport) -> Copied:

@@ -18,11 +18,13 @@ KEEP_ALL = Retention(minimum_age=timedelta.max)
 """Retention where none is declared: only what belongs to no committed step is deleted."""
 
 
-def apply_retention(services: Services, say: Say) -> tuple[str, ...]:
+def apply_retention(services: Services, say: Say, *, dry_run: bool = False) -> tuple[str, ...]:
     """Prune every open or recent run where retention is declared.
 
     A site that does not answer is left out and named, and not asked again in this call.
 
+    Args:
+        dry_run: say what would be deleted, and delete nothing.
     Returns:
         What failed, a line each.
     """
@@ -31,11 +33,11 @@ def apply_retention(services: Services, say: Say) -> tuple[str, ...]:
     failed: list[str] = []
     silent: dict[str, Unreachable] = {}
     for attempt in services.ledger.recent_attempts(services.clock() - LATELY):
-        for site, found in prune_run(services, attempt.run, silent=silent).items():
+        for site, found in prune_run(services, attempt.run, dry_run=dry_run, silent=silent).items():
             if isinstance(found, SpillwayError):
                 failed.append(f"{attempt.run}: not pruned at {site}: {found}")
                 say(failed[-1])
-            elif told := summary(found):
+            elif told := summary(found, dry_run=dry_run):
                 say(f"checkpoints of {attempt.run} at {site}: {told}")
     return tuple(failed)
 
