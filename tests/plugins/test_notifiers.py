@@ -150,6 +150,18 @@ def test_of_a_crossing_everybody_is_told_once_and_who_could_not_be_is_told_later
     )
 
 
+def test_what_a_chat_did_not_take_is_posted_by_the_next_look_and_by_no_later_one(
+    services: Services, mailbox: Mailbox, chat: Chat
+) -> None:
+    chat.status = 503
+    first = watch_budgets(services, deliver, print)
+    assert ([n.target for n in first.delivered], [n.target for n in first.failed]) == ([MAIL.name], [CHAT.name])
+    chat.status = 200
+    for _ in range(2):
+        watch_budgets(services, deliver, print)
+    assert (len(mailbox.received), len(chat.received)) == (1, 1)
+
+
 def test_of_a_run_that_can_no_longer_meet_its_deadline_everybody_is_told_once(
     services: Services, mailbox: Mailbox, chat: Chat
 ) -> None:
