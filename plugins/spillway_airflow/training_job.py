@@ -10,7 +10,7 @@ from airflow.sdk import TaskGroup
 
 from spillway.ledger import TransferKind
 from spillway_airflow.assets import CHECKPOINTS
-from spillway_airflow.link_pool import links, turn
+from spillway_airflow.link_pool import links, pool_of, turn
 from spillway_airflow.operators.place_job import PlaceJobOperator
 from spillway_airflow.operators.settle_job import SettleJobOperator
 from spillway_airflow.operators.staging import StagingOperator
@@ -67,8 +67,11 @@ def training_job(
 
 
 def _staging(run: str, link: str | None) -> tuple[StagingOperator, StagingOperator]:
-    """The tasks that bring image and data over the link; its name begins their ids where it has a pool."""
-    with TaskGroup(link) if link is not None else nullcontext():
+    """The tasks that bring image and data over the link; where it has a pool, the pool's name begins their ids.
+
+    Not the cluster's: the DAG is a user's, who may have a group or task of that name.
+    """
+    with TaskGroup(pool_of(link)) if link is not None else nullcontext():
         image = SyncImageOperator(
             task_id="sync_image", training_run=run, link=link, **turn(TransferKind.IMAGE, link, awaited=True)
         )

@@ -32,7 +32,7 @@ SCHEDULES = {
     "cost_report": "40 5 * * *",
     "watch_budgets": "*/10 * * * *",
 }
-STAGING = sorted(f"{link}sync_{what}" for link in ("", "cloud.", "paris.") for what in ("dataset", "image"))
+STAGING = sorted(f"{link}sync_{what}" for link in ("", "link_cloud.", "link_paris.") for what in ("dataset", "image"))
 PIPELINE = {
     "place": [],
     **{task: ["place"] for task in STAGING},
@@ -164,8 +164,8 @@ def test_what_goes_over_a_link_waits_in_its_pool_in_the_order_of_what_waits_for_
         "sync_images.mirror": ["default_pool", 10, "absolute"],
         "train.sync_image": ["default_pool", 11, "absolute"],
         "train.sync_dataset": ["default_pool", 2, "absolute"],
-        "train.paris.sync_image": ["link_paris", 11, "absolute"],
-        "train.cloud.sync_dataset": ["link_cloud", 2, "absolute"],
+        "train.link_paris.sync_image": ["link_paris", 11, "absolute"],
+        "train.link_cloud.sync_dataset": ["link_cloud", 2, "absolute"],
         "sync_datasets.sync": ["default_pool", 1, "absolute"],
         "sync_datasets.every_sync_has_ended": ["default_pool", 1, "downstream"],
     }

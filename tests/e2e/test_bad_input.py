@@ -21,7 +21,7 @@ BROKEN = {
         "onprem/gpu/owned",
     ),
 }
-FOLLOWING = ("sync_image", "sync_dataset", "cloud.sync_image", "cloud.sync_dataset", "train", "settle")
+FOLLOWING = ("sync_image", "sync_dataset", "link_cloud.sync_image", "link_cloud.sync_dataset", "train", "settle")
 
 
 @pytest.fixture(scope="module")

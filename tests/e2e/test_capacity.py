@@ -70,8 +70,8 @@ def test_what_a_place_needs_waits_in_the_pool_of_its_link_and_in_no_other(
     tasks = begun[0]["a"].tasks()
     staging = {name: (task["state"], task["pool"]) for name, task in tasks.items() if "sync_" in name}
     assert staging == {
-        "cloud.sync_image": ("success", "link_cloud"),
-        "cloud.sync_dataset": ("success", "link_cloud"),
+        "link_cloud.sync_image": ("success", "link_cloud"),
+        "link_cloud.sync_dataset": ("success", "link_cloud"),
         "sync_image": ("skipped", "default_pool"),
         "sync_dataset": ("skipped", "default_pool"),
     }

@@ -76,7 +76,7 @@ def test_the_pipeline_runs_when_started(way: str, airflow: AirflowSandbox, begun
 
     assert run.wait() == "success"
     (attempt,) = airflow.attempts(run)
-    staging = [{f"{link}sync_image", f"{link}sync_dataset"} for link in ("", "cloud.")]
+    staging = [{f"{link}sync_image", f"{link}sync_dataset"} for link in ("", "link_cloud.")]
     used, unused = staging if attempt.candidate.cluster == "onprem" else reversed(staging)
     done = dict.fromkeys({"place", *used, "train", "settle"}, "success")
     assert run.states() == {**done, **dict.fromkeys(unused, "skipped")}

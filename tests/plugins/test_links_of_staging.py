@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 
 import pytest
-from airflow.sdk import DAG
+from airflow.sdk import DAG, TaskGroup
 
 from spillway.config import Configuration
 from spillway.ledger import Ledger
@@ -33,7 +33,7 @@ SITES = {
     "far": cloud_cluster(name="far", link=SLOW),
 }
 AT_HOME, OF_PARIS = dataset(), dataset(name="synth", home="paris", prefix="synth/")
-EVERY = {f"{link}sync_{what}" for link in ("", "cloud.", "paris.") for what in ("image", "dataset")}
+EVERY = {f"{link}sync_{what}" for link in ("", "link_cloud.", "link_paris.") for what in ("image", "dataset")}
 
 
 def nothing(*_: object) -> Ledger:
@@ -68,12 +68,12 @@ def tasks(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[StagingOperator]]:
     ("where", "needed"),
     [
         (placed("onprem", "digits"), {"sync_image", "sync_dataset"}),
-        (placed("cloud", "digits"), {"cloud.sync_image", "cloud.sync_dataset"}),
+        (placed("cloud", "digits"), {"link_cloud.sync_image", "link_cloud.sync_dataset"}),
         (placed("far", "digits"), {"sync_image", "sync_dataset"}),
-        (placed("cloud"), {"cloud.sync_image", "sync_dataset"}),
-        (placed("paris", "synth"), {"paris.sync_image", "sync_dataset"}),
-        (placed("cloud", "digits", "synth"), {"cloud.sync_image", "cloud.sync_dataset"}),
-        (placed("onprem", "digits", "synth"), {"sync_image", "sync_dataset", "paris.sync_dataset"}),
+        (placed("cloud"), {"link_cloud.sync_image", "sync_dataset"}),
+        (placed("paris", "synth"), {"link_paris.sync_image", "sync_dataset"}),
+        (placed("cloud", "digits", "synth"), {"link_cloud.sync_image", "link_cloud.sync_dataset"}),
+        (placed("onprem", "digits", "synth"), {"sync_image", "sync_dataset", "link_paris.sync_dataset"}),
     ],
     ids=["at home", "over a link", "without a pool", "no data", "data at home there", "two datasets", "two ways"],
 )
@@ -87,12 +87,27 @@ def test_only_the_tasks_whose_link_a_place_uses_work(
 def test_what_goes_over_a_link_that_only_the_worker_gives_a_pool_is_left_to_the_tasks_that_there_are(
     tasks: list[StagingOperator],
 ) -> None:
-    there = {"sync_image", "sync_dataset", "paris.sync_image", "paris.sync_dataset"}
+    there = {"sync_image", "sync_dataset", "link_paris.sync_image", "link_paris.sync_dataset"}
     left_out = unneeded(tasks, there, services(AT_HOME), placed("cloud", "digits"))
     assert there - {task.task_id for task in left_out} == {"sync_image", "sync_dataset"}
 
 
+@pytest.mark.parametrize("named", ["cloud", "cloud site", "cloud,,fra.1, paris"])
+def test_no_name_of_a_link_breaks_a_users_dag_that_has_a_group_of_it(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, named: str
+) -> None:
+    monkeypatch.setenv("SPILLWAY_LINK_POOLS", named)
+    with DAG(dag_id="users", schedule=None, start_date=datetime(2026, 1, 1, tzinfo=UTC)) as dag:
+        TaskGroup("cloud")
+        training_job("digits")
+    known = [link for link in ("cloud", "paris") if link in named.replace(" ", "").split(",")]
+    found = {task.link for task in dag.tasks if isinstance(task, SyncDatasetOperator)}
+    assert found == {None, *known}
+    strange = [name for name in ("cloud site", "fra.1") if name in named]
+    assert [record.args for record in caplog.records] == [("SPILLWAY_LINK_POOLS", name) for name in strange]
+
+
 def test_each_dataset_is_brought_by_the_one_task_of_its_link(tasks: list[StagingOperator]) -> None:
     of_data = [task for task in tasks if isinstance(task, SyncDatasetOperator)]
-    for link, task_id in {None: "sync_dataset", "far": "sync_dataset", "paris": "paris.sync_dataset"}.items():
+    for link, task_id in {None: "sync_dataset", "far": "sync_dataset", "paris": "link_paris.sync_dataset"}.items():
         assert [task.task_id for task in of_data if task.serves(link)] == [task_id]
