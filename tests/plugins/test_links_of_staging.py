@@ -90,6 +90,7 @@ def test_what_goes_over_a_link_that_only_the_worker_gives_a_pool_is_left_to_the_
     there = {"sync_image", "sync_dataset", "link_paris.sync_image", "link_paris.sync_dataset"}
     left_out = unneeded(tasks, there, services(AT_HOME), placed("cloud", "digits"))
     assert there - {task.task_id for task in left_out} == {"sync_image", "sync_dataset"}
+    assert {task.task_id for task in tasks if task.serves("cloud", there)} == {"sync_image", "sync_dataset"}
 
 
 @pytest.mark.parametrize("named", ["cloud", "cloud site", "cloud,,fra.1, paris"])
@@ -110,4 +111,4 @@ def test_no_name_of_a_link_breaks_a_users_dag_that_has_a_group_of_it(
 def test_each_dataset_is_brought_by_the_one_task_of_its_link(tasks: list[StagingOperator]) -> None:
     of_data = [task for task in tasks if isinstance(task, SyncDatasetOperator)]
     for link, task_id in {None: "sync_dataset", "far": "sync_dataset", "paris": "link_paris.sync_dataset"}.items():
-        assert [task.task_id for task in of_data if task.serves(link)] == [task_id]
+        assert [task.task_id for task in of_data if task.serves(link, EVERY)] == [task_id]

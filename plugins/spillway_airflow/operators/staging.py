@@ -12,6 +12,7 @@ from spillway.runs.holding import holding
 from spillway.runs.services import Services
 from spillway_airflow.failures import typed_failures
 from spillway_airflow.hooks import worker_services
+from spillway_airflow.link_pool import run_tasks
 
 
 class StagingOperator(BaseOperator):
@@ -35,8 +36,8 @@ class StagingOperator(BaseOperator):
         """The links over which its kind of thing goes for the attempt; None is for what need not be moved."""
         raise NotImplementedError
 
-    def stage(self, services: Services, attempt: Attempt) -> Any:
-        """Bring it there; twice changes nothing."""
+    def stage(self, services: Services, attempt: Attempt, known: Collection[str]) -> Any:
+        """Bring it there, over a link what this task ``serves`` of it; twice changes nothing."""
         raise NotImplementedError
 
     def execute(self, context: Context) -> Any:
@@ -46,28 +47,29 @@ class StagingOperator(BaseOperator):
             if attempt is None:
                 return None
             with holding(services, attempt):
-                return self.stage(services, attempt)
+                return self.stage(services, attempt, run_tasks(context["ti"]))
 
-    def serves(self, link: str | None) -> bool:
-        """Whether it is this task that moves what goes over the link, and none beside it."""
+    def serves(self, link: str | None, known: Collection[str]) -> bool:
+        """Whether it is this task that moves what goes over the link, and none beside it.
+
+        Args:
+            known: the ids of the tasks that there are. A worker reads the DAG file by its own environment, which may
+                name other links than the scheduler's; what goes over a link without a task is left to that for all
+                others.
+        """
         beside = (task for before in self.upstream_list for task in before.downstream_list)
-        named = {task.link for task in beside if isinstance(task, StagingOperator) and type(task) is type(self)}
+        there = (task for task in beside if isinstance(task, StagingOperator) and task.task_id in known)
+        named = {task.link for task in there if type(task) is type(self)}
         return link == self.link if link in named else self.link is None
 
 
 def unneeded(
     tasks: Sequence[StagingOperator], known: Collection[str], services: Services, attempt: Attempt
 ) -> list[StagingOperator]:
-    """Those of the tasks over whose link nothing of their kind goes for the attempt.
-
-    Args:
-        known: the ids of the tasks that there are. A worker reads the DAG file by its own environment, which may name
-            other links than the scheduler's; what goes over a link without a task is left to those for all others.
-    """
-    there = {(type(task), task.link) for task in tasks if task.task_id in known}
+    """Those of the tasks that ``serve`` no link over which something of their kind goes for the attempt."""
 
     def needed(task: StagingOperator) -> bool:
-        links = {link if (type(task), link) in there else None for link in task.links_of(services, attempt)}
-        return task.link in (links or {None})
+        links = set(task.links_of(services, attempt)) or {None}
+        return any(task.serves(link, known) for link in links)
 
     return [task for task in tasks if not needed(task)]

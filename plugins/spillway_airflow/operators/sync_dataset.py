@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any
 
 from spillway.model import Attempt, DatasetUse
@@ -19,9 +19,9 @@ class SyncDatasetOperator(StagingOperator):
     def links_of(self, services: Services, attempt: Attempt) -> Iterable[str | None]:
         return [_link(services, attempt, use) for use in attempt.job.datasets]
 
-    def stage(self, services: Services, attempt: Attempt) -> list[dict[str, Any]]:
+    def stage(self, services: Services, attempt: Attempt, known: Collection[str]) -> list[dict[str, Any]]:
         target = attempt.candidate.cluster
-        mine = [use for use in attempt.job.datasets if self.serves(_link(services, attempt, use))]
+        mine = [use for use in attempt.job.datasets if self.serves(_link(services, attempt, use), known)]
         reports = stage_datasets(services, attempt.job, target, self.log.info, run=attempt.run, only=mine)
         return [{"cluster": target, **summary(report)} for report in reports]
 

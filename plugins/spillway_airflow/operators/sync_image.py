@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any
 
 from spillway.codec import encode
@@ -19,5 +19,5 @@ class SyncImageOperator(StagingOperator):
     def links_of(self, services: Services, attempt: Attempt) -> Iterable[str | None]:
         return [link_between_sites(services, services.image_home, attempt.candidate.cluster)]
 
-    def stage(self, services: Services, attempt: Attempt) -> Any:
+    def stage(self, services: Services, attempt: Attempt, known: Collection[str]) -> Any:
         return encode(stage_image(services, attempt, self.log.info))
