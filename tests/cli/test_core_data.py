@@ -56,18 +56,42 @@ def test_an_identity_that_can_read_a_core_object_is_a_gap(
     installation.connection(conn_id, login=written[like]["login"], password=written[like]["password"])
     code, found = gaps(spillway)
     assert code == 1
-    assert (*gap, f"the identity of Connection '{conn_id}' can read core data of onprem") in found
+    assert (*gap, f"the identity of Connection '{conn_id}' can read core data of onprem: faces") in found
 
 
-def test_a_core_folder_of_a_public_dataset_is_tried_too(installation: Installation, spillway: Spillway) -> None:
-    inside = DIGITS | {"rules": [{"prefix": "secret/", "tier": "core"}]}
-    (installation.config / "datasets.yaml").write_text(yaml.safe_dump({"datasets": [inside]}))
+OPEN_WITH_A_CORE_FOLDER = DIGITS | {"rules": [{"prefix": "secret/", "tier": "core"}]}
+ALL_IN_ONE: dict[str, Any] = {
+    "name": "digits",
+    "home": "onprem",
+    "prefix": "",
+    "tier": "core",
+    "rules": [
+        {"prefix": "faces/", "tier": "core"},
+        {"prefix": "digits/", "tier": "public"},
+        {"prefix": "digits/secret/", "tier": "core"},
+    ],
+}
+
+
+@pytest.mark.usefixtures("core_object")
+@pytest.mark.parametrize(
+    "declared",
+    [
+        pytest.param([OPEN_WITH_A_CORE_FOLDER], id="alone"),
+        pytest.param([CORE, OPEN_WITH_A_CORE_FOLDER], id="beside a dataset that is refused"),
+        pytest.param([ALL_IN_ONE], id="beside a folder that is refused"),
+    ],
+)
+def test_each_core_folder_of_each_dataset_is_tried(
+    installation: Installation, spillway: Spillway, declared: list[dict[str, Any]]
+) -> None:
+    (installation.config / "datasets.yaml").write_text(yaml.safe_dump({"datasets": declared}))
     store = installation.services().site("onprem").datasets
     store.put("digits/secret/1", b"core", size_bytes=4)
     try:
         # The sandbox's identity reads all of digits/: rules of a store cannot except a folder there.
         whose = {"onprem_store_public": "mover to cloud", "onprem_store_public_pods": "pods of public parts"}
-        may = "the identity of Connection '{}' can read core data of onprem"
+        may = "the identity of Connection '{}' can read core data of onprem: digits"
         assert gaps(spillway) == (1, [("onprem", f"identity of {who}", may.format(c)) for c, who in whose.items()])
     finally:
         store.delete(["digits/secret/1"])

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 
-from spillway.commands.remote_reads import KEYS_LOOKED_AT, core_keys, remote_gaps
+from spillway.commands.remote_reads import KEYS_LOOKED_AT, core_keys, core_prefixes, may_read, remote_gaps
 from spillway.config import Configuration
 from spillway.errors import AccessDenied, RequestRefused, SpillwayError
 from spillway.model import Cluster, Dataset, Tier
@@ -41,22 +41,24 @@ def _home_gaps(home: Cluster, foreign: list[Cluster], held: list[Dataset], conne
     store, names = home.object_store, ", ".join(sorted(cluster.name for cluster in foreign))
     try:
         objects = bucket(connect(store.connection), store.dataset_bucket, home.name)
-        key = next((key for dataset in held for key in core_keys(dataset, objects)), None)
+        keys = {dataset.name: tuple(core_keys(dataset, objects, of_each=1)) for dataset in held}
     except SpillwayError:
         return  # the mover's own gap tells it
-    if key is None:
-        datasets = ", ".join(dataset.name for dataset in held)
-        problem = f"not checked who can read core data: there is no object of {datasets} to try with"
+    none = not any(keys.values())
+    untried = [dataset.name for dataset in held if not keys[dataset.name] and (none or core_prefixes(dataset))]
+    if untried:
+        problem = f"not checked who can read core data: there is no object of {', '.join(untried)} to try with"
         yield _unknown(home.name, "identities", problem, "ask again when there is")
+    if none:
         return
     if store.public_connection is None:
         problem = f"what goes to {names} is read with Connection '{store.connection}', which can read core data too"
         fix = "make an identity that can read public datasets only, and name it as object_store.public_connection"
         yield _unknown(home.name, "identities", problem, fix)
     else:
-        yield from _tried(home, home.name, store.public_connection, f"mover to {names}", key, connect)
+        yield from _tried(home, home.name, store.public_connection, f"mover to {names}", keys, connect)
     if store.public_pod_connection is not None:
-        yield from _tried(home, home.name, store.public_pod_connection, "pods of public parts", key, connect)
+        yield from _tried(home, home.name, store.public_pod_connection, "pods of public parts", keys, connect)
     for cluster in foreign:
         for connection, who in (
             (cluster.object_store.connection, "mover"),
@@ -64,7 +66,7 @@ def _home_gaps(home: Cluster, foreign: list[Cluster], held: list[Dataset], conne
             (cluster.object_store.cache_connection, "pods (cache)"),
         ):
             if connection is not None:
-                yield from _tried(home, cluster.name, connection, who, key, connect)
+                yield from _tried(home, cluster.name, connection, who, keys, connect)
 
 
 def _public_gaps(dataset: Dataset, home: Cluster, connect: Connect) -> Iterator[Gap]:
@@ -134,26 +136,32 @@ def _stored_gaps(site: Cluster, core: list[Dataset], connect: Connect) -> Iterat
             )
 
 
-def _tried(home: Cluster, site: str, conn_id: str, who: str, key: str, connect: Connect) -> Iterator[Gap]:
-    """A gap where this identity, at the store of the core object's home, is not refused to read it."""
-    part = f"identity of {who}"
+def _tried(
+    home: Cluster, site: str, conn_id: str, who: str, keys: Mapping[str, Sequence[str]], connect: Connect
+) -> Iterator[Gap]:
+    """A gap where this identity, at the store of the core objects' home, is not refused to read one of them.
+
+    Args:
+        keys: of core objects, by the name of their dataset.
+    """
+    part, readable = f"identity of {who}", list[str]()
     try:
         identity, address = connect(conn_id), connect(home.object_store.connection)
         as_them = replace(address, conn_id=conn_id, login=identity.login, password=identity.password)
         store = bucket(as_them, home.object_store.dataset_bucket, home.name)
-        next(iter(store.read(key, length=1)), b"")
-    except AccessDenied:
-        return
+        for dataset, some in keys.items():
+            if any(may_read(store, key) for key in some):
+                readable.append(dataset)
     except SpillwayError as problem:
         yield _unknown(site, part, f"not checked whether it can read core data: {problem.told}", "ask again")
-        return
-    yield Gap(
-        cluster=site,
-        part=part,
-        problem=f"the identity of Connection '{conn_id}' can read core data of {home.name}",
-        fix=f"let it read public datasets only, in bucket {home.object_store.dataset_bucket} of {home.name}; where the "
-        "store's rules cannot except a core folder, keep it outside every public dataset",
-    )
+    if readable:
+        yield Gap(
+            cluster=site,
+            part=part,
+            problem=f"the identity of Connection '{conn_id}' can read core data of {home.name}: {', '.join(readable)}",
+            fix=f"let it read public datasets only, in bucket {home.object_store.dataset_bucket} of {home.name}; where "
+            "the store's rules cannot except a core folder, keep it outside every public dataset",
+        )
 
 
 def _unknown(site: str, part: str, problem: str, fix: str) -> Gap:

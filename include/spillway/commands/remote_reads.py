@@ -53,26 +53,40 @@ def remote_gaps(dataset: Dataset, declared: Configuration, connect: Connect) -> 
         )
 
 
-def core_keys(dataset: Dataset, store: ObjectStore) -> Iterator[str]:
-    """The keys of its core objects in a store, of the first ones below each prefix; some of them twice.
+def core_prefixes(dataset: Dataset) -> tuple[str, ...]:
+    """The prefixes that make objects core, its own or those of rules; not where tags decide.
 
-    Not of those whose tags decide: to ask for each object's is more than a look.
+    To ask for each object's tags is more than a look.
     """
-    for prefix in (*(rule.prefix for rule in dataset.rules if rule.tier is Tier.CORE), dataset.prefix):
-        for entry in islice(list_data(store, prefix), KEYS_LOOKED_AT):
-            if dataset.tier_of(entry.key) is Tier.CORE and not dataset.asks_tags(entry.key):
-                yield entry.key
+    prefixes = {dataset.prefix, *(rule.prefix for rule in dataset.rules)}
+    return tuple(
+        prefix for prefix in sorted(prefixes) if dataset.tier_of(prefix) is Tier.CORE and not dataset.asks_tags(prefix)
+    )
 
 
-def _reads(theirs: ObjectStore, mine: ObjectStore, other: Dataset) -> bool:
-    key = next(core_keys(other, mine), None) if other.strictest is Tier.CORE else None
-    if key is None:
-        return False
+def core_keys(dataset: Dataset, store: ObjectStore, *, of_each: int | None = None) -> Iterator[str]:
+    """The keys of its core objects in a store, of the first ones below each of ``core_prefixes``.
+
+    Args:
+        of_each: how many of each prefix; None is all.
+    """
+    for prefix in core_prefixes(dataset):
+        longer = tuple(rule.prefix for rule in dataset.rules if len(rule.prefix) > len(prefix))
+        keys = (entry.key for entry in islice(list_data(store, prefix), KEYS_LOOKED_AT))
+        yield from islice((key for key in keys if not key.startswith(longer)), of_each)
+
+
+def may_read(store: ObjectStore, key: str) -> bool:
+    """Whether the identity with which the store was opened is let read the object."""
     try:
-        next(iter(theirs.read(key, length=1)), b"")
+        next(iter(store.read(key, length=1)), b"")
     except AccessDenied:
         return False
     return True
+
+
+def _reads(theirs: ObjectStore, mine: ObjectStore, other: Dataset) -> bool:
+    return any(may_read(theirs, key) for key in core_keys(other, mine, of_each=1))
 
 
 def _writes(theirs: ObjectStore, mine: ObjectStore, prefix: str) -> bool:
