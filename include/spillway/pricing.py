@@ -43,10 +43,22 @@ def break_even_hours(on_demand: Decimal, reserved: Decimal, hours: Decimal) -> D
     return EXACT.divide(EXACT.multiply(hours, reserved), on_demand)
 
 
-def monthly_fixed_cost(pool: NodePool) -> Decimal:
-    """What a GPU of the pool, or a core where it has none, costs a month whether it is used or not; 0 where nothing."""
-    of_all = pool.fixed_cost_per_month
-    return EXACT.divide(of_all, pool.priced_units) if of_all else of_all
+def monthly_fixed_cost(pool: NodePool, billing: Billing) -> Decimal:
+    """What a GPU that is billed so, or a core in a pool without GPUs, costs a month whether it is used or not.
+
+    Of all of the pool each bears the same, and of a contract each that is under it; 0 where nothing is declared.
+    """
+    of_all, contract = pool.fixed_cost_per_month, pool.reserved
+    share = EXACT.divide(of_all, pool.priced_units) if of_all else of_all
+    if contract is None or billing is not Billing.RESERVED:
+        return share
+    return EXACT.add(share, EXACT.divide(contract.cost_per_month, contract.gpus))
+
+
+def monthly_due(pool: NodePool) -> Decimal:
+    """What the whole pool costs a month whether it is used or not, a contract counted."""
+    contract = pool.reserved
+    return pool.fixed_cost_per_month if contract is None else pool.fixed_cost_per_month + contract.cost_per_month
 
 
 def price_is_stale(pool: NodePool, billing: Billing, max_age: timedelta | None, now: datetime) -> bool:

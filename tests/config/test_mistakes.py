@@ -148,6 +148,22 @@ MISTAKES = {
         "clusters[0].pools[0]",
         "reserved needs the price 'reserved' in prices_per_gpu_hour",
     ),
+    "a contract that is paid by the month and by the hour": (
+        "clusters.yaml",
+        POOL,
+        {
+            "name": "a100",
+            "gpu_model": "A100",
+            "gpu_memory_gib": 80,
+            "gpus_per_node": 8,
+            "max_nodes": 4,
+            "prices_per_gpu_hour": {"reserved": 5},
+            "reserved": {"gpus": 8, "cost_per_month": 100},
+        },
+        "clusters[0].pools[0]",
+        "reserved.cost_per_month is of GPUs that are paid for; without `paid: true` each hour of them is paid by its "
+        "price",
+    ),
     "a secret": (
         "clusters.yaml",
         (*CLUSTER, "registry", "password"),

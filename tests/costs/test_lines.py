@@ -14,9 +14,9 @@ from spillway.attribution import total_of
 from spillway.costs.lines import IDLE, idle_lines, lines, merged, parts_of
 from spillway.costs.render import chart, rows, table
 from spillway.errors import UnknownName
-from spillway.model import Billing, CostEntry
+from spillway.model import Billing, CostEntry, ReservedContract
 from spillway.months import named_month
-from spillway.pricing import cost, gpu_hours
+from spillway.pricing import cost, gpu_hours, monthly_fixed_cost
 from spillway.testing.builders import node_pool, onprem_cluster
 from spillway.testing.ledger_values import a_cost
 
@@ -64,6 +64,21 @@ def test_runs_and_what_has_no_scene_are_lines_of_their_own() -> None:
 def test_a_key_that_costs_are_not_told_by_is_named() -> None:
     with pytest.raises(UnknownName, match=r"unknown key of costs 'departmnt'; .* Did you mean 'department'"):
         lines((), ["departmnt"])
+
+
+def test_a_contract_is_borne_by_those_who_use_its_gpus_and_the_rest_of_it_is_idle() -> None:
+    """Of 32 GPUs 16 are under contract, 50 a month each; power and room are 100 for each of the 32."""
+    contract = ReservedContract(gpus=16, paid=True, cost_per_month=Decimal(800))
+    pool = node_pool(fixed_cost_per_month=Decimal(3200), reserved=contract)
+    shares = {billing: monthly_fixed_cost(pool, billing) for billing in (Billing.RESERVED, Billing.ON_DEMAND)}
+    assert shares == {Billing.RESERVED: 150, Billing.ON_DEMAND: 100}
+    bookings = [
+        booked(f"{billing}-1", 0, billing=billing, fixed_cost_per_gpu_month=shares[billing]) for billing in shares
+    ]
+    parts = parts_of(bookings, MARCH, "UTC")
+    clusters = [onprem_cluster(pools=(pool,))]
+    [idle] = idle_lines(parts, clusters, MARCH, MARCH.ends_at, ("department",))
+    assert idle.fixed + sum(part.fixed for part in parts) == 4000
 
 
 def test_fixed_cost_that_nobody_bears_is_idle_and_the_whole_is_what_falls_due() -> None:

@@ -88,7 +88,7 @@ def test_the_price_of_a_core_is_weighed_against_other_cores_not_against_gpus() -
 
 
 def test_a_booking_of_cores_has_no_gpu_hours_and_costs_its_cores() -> None:
-    price, fixed = Decimal("0.05"), monthly_fixed_cost(cpu_pool(fixed_cost_per_month=Decimal(640)))
+    price, fixed = Decimal("0.05"), monthly_fixed_cost(cpu_pool(fixed_cost_per_month=Decimal(640)), Billing.OWNED)
     assert fixed == 10
     hour = NOW + timedelta(hours=1)
     booked = a_cost(gpus=Decimal(0), cores=CPU_WORK.cores_paid, gpu_hours=Decimal(0), price_per_gpu_hour=price,

@@ -57,6 +57,7 @@ class OffPeakEntry(Entry):
 class ReservedEntry(Entry):
     gpus: Count
     paid: Flag = False
+    cost_per_month: Amount = Decimal(0)
 
 
 class PoolEntry(Entry):
@@ -111,6 +112,11 @@ class PoolEntry(Entry):
         if self.reserved.gpus > most:
             raise notation.refused(
                 f"reserved.gpus is {self.reserved.gpus}, and the pool never has more than {most} GPUs"
+            )
+        if self.reserved.cost_per_month and not self.reserved.paid:
+            raise notation.refused(
+                "reserved.cost_per_month is of GPUs that are paid for; without `paid: true` each hour of them is paid "
+                "by its price"
             )
         return self
 

@@ -11,7 +11,7 @@ from spillway.attribution import MonthlyCost, by_month, total_of
 from spillway.errors import UnknownName
 from spillway.model import Cluster, CostEntry
 from spillway.months import Month
-from spillway.pricing import EXACT, gpu_hours
+from spillway.pricing import EXACT, gpu_hours, monthly_due
 
 IDLE = "(idle)"
 """The department of fixed costs of GPUs that nobody used."""
@@ -83,7 +83,7 @@ def idle_lines(
     found = []
     for cluster in clusters:
         for pool in cluster.pools:
-            due = EXACT.divide(EXACT.multiply(pool.fixed_cost_per_month, elapsed), month.hours)
+            due = EXACT.divide(EXACT.multiply(monthly_due(pool), elapsed), month.hours)
             borne = total_of([p.fixed for p in parts if (p.entry.cluster, p.entry.pool) == (cluster.name, pool.name)])
             if due > borne:
                 names = {"department": IDLE, "cluster": cluster.name, "pool": pool.name}

@@ -171,7 +171,7 @@ def _declared(clusters: Sequence[Cluster], place: Candidate) -> tuple[Decimal, D
     pool = next((c.find_pool(place.pool) for c in clusters if c.name == place.cluster), None)
     if pool is None:
         return _NONE, _NONE
-    return hourly_price(pool, place.billing) or _NONE, monthly_fixed_cost(pool)
+    return hourly_price(pool, place.billing) or _NONE, monthly_fixed_cost(pool, place.billing)
 
 
 def _booked(connection: Connection, department: str, month: Month) -> Decimal:

@@ -239,7 +239,7 @@ def _reserved(
         price_per_gpu_hour=price_of_run(pool, place.billing, record.snapshot.taken_at, record.job.longest)
         if pool
         else None,
-        fixed_cost_per_gpu_month=monthly_fixed_cost(pool) if pool else None,
+        fixed_cost_per_gpu_month=monthly_fixed_cost(pool, place.billing) if pool else None,
     )
     add_attempt(connection, attempt)
     return attempt

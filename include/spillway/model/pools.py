@@ -61,11 +61,12 @@ class OffPeak:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReservedContract:
     """How many of a pool's GPUs are reserved by contract. ``paid``: whether they are paid for already, used or not, so
-    that another hour of them costs nothing more.
+    that another hour of them costs nothing more. ``cost_per_month`` is then what all of them together cost.
     """
 
     gpus: int
     paid: bool = False
+    cost_per_month: Decimal = Decimal(0)
 
 
 def gpus_in_all(gpus_per_node: int, nodes: int, fraction: Decimal | None) -> Decimal:

@@ -167,7 +167,7 @@ def budget(job: JobSpec, candidate: Candidate, context: Context) -> Rejection | 
     price_an_hour = context.price(job, candidate) if budgets and candidate.billing.bought else None
     if price_an_hour is None:
         return None
-    now, fixed = context.snapshot.taken_at, monthly_fixed_cost(context.pool(candidate))
+    now, fixed = context.snapshot.taken_at, monthly_fixed_cost(context.pool(candidate), candidate.billing)
     for state in budgets:
         if state.doubt is not None:
             return waits("budget", f"the month is not known: {state.doubt}")

@@ -232,7 +232,7 @@ def cost_until(services: Services, attempt: Attempt, ended_at: datetime) -> Cost
     if price is None and pool is not None:
         price = hourly_price(pool, candidate.billing)
     if fixed is None and pool is not None:
-        fixed = monthly_fixed_cost(pool)
+        fixed = monthly_fixed_cost(pool, candidate.billing)
     if attempt.pod_uid is None or attempt.started_at is None or price is None:
         return None
     ended_at = max(attempt.started_at, ended_at)
