@@ -19,7 +19,8 @@ from spillway.model import Cluster
 from spillway.sandbox.certificates import issue
 from spillway.sandbox.kube.process import api_server_process, kubeconfig
 from spillway.testing.builders import node_pool, onprem_cluster
-from spillway.testing.processes import free_ports, running
+from spillway.testing.ports import free_port
+from spillway.testing.processes import running
 from spillway.testing.scripted_api import Answer, ScriptedApi, scripted_api
 
 Script = Callable[..., ScriptedApi]
@@ -134,7 +135,7 @@ def api_server() -> Iterator[ControlPlane]:
         root = Path(folder)
         (root / "tokens").write_text(f"{TOKEN},admin\n")
         certificates = issue(root / "pki")
-        (port,) = free_ports(1)
+        port = free_port()
         spec = api_server_process(
             name="test",
             port=port,

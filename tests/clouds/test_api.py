@@ -10,7 +10,7 @@ import pytest
 from spillway.clouds.api import ApiRefusal, KubernetesApi, clock_ahead
 from spillway.clouds.kubernetes import client_from_kubeconfig
 from spillway.errors import AccessDenied, ConfigError, SpillwayError, Unreachable
-from spillway.testing.processes import free_ports
+from spillway.testing.ports import free_port
 from spillway.testing.scripted_api import Answer, ScriptedApi, kubeconfig
 
 Script = Callable[..., ScriptedApi]
@@ -63,7 +63,7 @@ def test_every_failure_has_its_error(script: Script, answer: Answer, kind: type[
 
 
 def test_a_server_that_is_not_there_is_unreachable() -> None:
-    (port,) = free_ports(1)
+    port = free_port()
     api = KubernetesApi(client_from_kubeconfig(kubeconfig(f"http://127.0.0.1:{port}")), endpoint="cluster 'cloud'")
     with pytest.raises(Unreachable, match="refused"):
         api.json("GET", "/version")

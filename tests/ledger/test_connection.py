@@ -21,8 +21,8 @@ from spillway.testing.builders import job_spec
 from spillway.testing.disks import read_only, small_disk
 from spillway.testing.ledger_files import new_ledger
 from spillway.testing.ledger_values import NOW, reserve
+from spillway.testing.ports import free_port
 from spillway.testing.postgres_server import PostgresServer
-from spillway.testing.processes import free_ports
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_a_database_that_does_not_exist_is_told(postgres_server: PostgresServer)
 
 
 def test_a_server_that_does_not_answer_is_told() -> None:
-    (port,) = free_ports(1)
+    port = free_port()
     with pytest.raises(Unreachable, match=f"ledger postgresql://127.0.0.1:{port}/spillway is unreachable: .*refused"):
         open_ledger(f"postgresql://me:secret@127.0.0.1:{port}/spillway")
 

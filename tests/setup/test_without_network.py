@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from spillway.sandbox.settings import INCLUDE, PROJECT
-from spillway.testing.processes import free_ports
+from spillway.testing.ports import SANDBOX_PORTS, free_port_block
+from spillway.testing.sandbox_server import PORTS
 
 LOOPBACK_UP = """
 import fcntl, socket, struct
@@ -53,7 +54,7 @@ def test_the_environment_is_installed_from_a_warm_cache(tmp_path: Path) -> None:
 
 def test_the_sandbox_comes_up_and_goes_down(tmp_path: Path) -> None:
     sandbox = f"'{sys.executable}' -m spillway.sandbox --state '{tmp_path / 'sandbox'}'"
-    port = str(free_ports(1)[0] // 1000 * 1000)
+    port = str(free_port_block(PORTS, SANDBOX_PORTS))
     script = f"{sandbox} up --without-airflow\n{sandbox} status\n{sandbox} down"
     result = _cut_off(script, PYTHONPATH=str(INCLUDE), SPILLWAY_SANDBOX_PORT=port)
     assert result.returncode == 0, result.stdout + result.stderr

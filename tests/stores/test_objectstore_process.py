@@ -17,8 +17,8 @@ from spillway.sandbox.process import ProcessSpec
 from spillway.stores.base import read_all
 from spillway.stores.s3 import S3Endpoint, S3Store, open_store
 from spillway.testing.polling import eventually
+from spillway.testing.ports import STORE_PORTS, free_port_block
 from spillway.testing.processes import running, start, stop
-from spillway.testing.s3_server import free_port_block
 
 ADMIN = Identity(
     name="admin",
@@ -39,7 +39,7 @@ def spec(tmp_path: Path) -> ProcessSpec:
     """In a folder whose path is too long for a socket."""
     state_dir = tmp_path / ("long" * 30)
     return object_store_process(
-        name="s3-onprem", state_dir=state_dir, base_port=free_port_block(PORTS), identities=[ADMIN, PUBLIC]
+        name="s3-onprem", state_dir=state_dir, base_port=free_port_block(PORTS, STORE_PORTS), identities=[ADMIN, PUBLIC]
     )
 
 

@@ -7,19 +7,20 @@ import subprocess
 import sys
 
 from spillway.sandbox.settings import INCLUDE
-from spillway.testing.s3_server import SANDBOX_PORTS, SERVERS_AT_ONCE, free_port_block
+from spillway.testing.ports import SANDBOX_PORTS, SERVERS_AT_ONCE, free_port_block
+from spillway.testing.sandbox_server import PORTS
 
 BLOCK = 10
 CHOOSE = """
 import sys
-from spillway.testing.s3_server import free_port_block
+from spillway.testing.ports import free_port_block
 first, end, size = map(int, sys.argv[1:])
 print(free_port_block(size, range(first, end)))
 """
 
 
 def test_blocks_that_one_process_was_given_are_given_to_no_other_although_nobody_listens_yet() -> None:
-    first = free_port_block(100, SANDBOX_PORTS) + BLOCK
+    first = free_port_block(PORTS, SANDBOX_PORTS) + BLOCK
     end = first + (SERVERS_AT_ONCE + 1) * BLOCK
     ours = {free_port_block(BLOCK, range(first, end)) for _ in range(SERVERS_AT_ONCE)}
 

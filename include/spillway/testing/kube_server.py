@@ -21,7 +21,8 @@ from spillway.sandbox.kube.process import api_server_process, kubeconfig
 from spillway.sandbox.process import ProcessSpec
 from spillway.sandbox.settings import NodeSettings
 from spillway.testing.kube_space import Image, Space
-from spillway.testing.processes import free_ports, start, stop, wait_ready
+from spillway.testing.ports import free_port
+from spillway.testing.processes import start, stop, wait_ready
 from spillway.testing.registry_server import RegistryServer
 from spillway.testing.runnable_image import ImageSource
 
@@ -79,7 +80,7 @@ class KubeCluster:
 
     def add_agent(self, node: str, *, gpus: int = GPUS_PER_NODE, masks: tuple[Path, ...] = ()) -> Server:
         """Start a node agent and wait until its node is ready."""
-        (port,) = free_ports(1)
+        port = free_port()
         root = self.directory / node
         spec = node_agent_process(
             NodeSettings(name=node, pool="a100", gpus=gpus, gpu_model=GPU_MODEL, port=port),
@@ -117,7 +118,7 @@ def start_cluster(name: str, directory: Path) -> KubeCluster:
     """A cluster without nodes, ready to be asked."""
     directory.mkdir(parents=True, exist_ok=True)
     certificates = issue(directory / "pki")
-    (port,) = free_ports(1)
+    port = free_port()
     token, token_file = secrets.token_urlsafe(16), directory / "tokens"
     token_file.write_text(f"{token},admin\n")
     spec = api_server_process(

@@ -19,7 +19,8 @@ import pytest
 from spillway.sandbox.debian import SYSTEM_PATH, environment, unpack
 from spillway.sandbox.process import ProcessSpec
 from spillway.sandbox.settings import cache_directory
-from spillway.testing.processes import free_ports, running
+from spillway.testing.ports import free_port
+from spillway.testing.processes import running
 
 INSTALLED = Path("/")
 PROGRAMS = "usr/lib/postgresql/*/bin/postgres"
@@ -70,7 +71,7 @@ def postgres_server() -> Iterator[PostgresServer]:
     # Not below pytest's own folder, which the server's unprivileged user may not enter.
     folder = Path(tempfile.mkdtemp(prefix="spillway-postgres-"))
     try:
-        server = PostgresServer(port=free_ports(1)[0], password=secrets.token_hex(12))
+        server = PostgresServer(port=free_port(), password=secrets.token_hex(12))
         spec = _initialised(server, folder)
         with running(spec, folder / "server.log"):
             yield server

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import time
 from collections.abc import Iterator
@@ -18,18 +17,6 @@ _TIED = ("setpriv", "--pdeathsig", "TERM", "--")
 _starter = ThreadPoolExecutor(1, "starter")
 """The kernel ends a tied process with the thread that started it; this one lives as long as the tests."""
 _watching: list[subprocess.Popen[bytes]] = []
-
-
-def free_ports(count: int) -> tuple[int, ...]:
-    """Loopback ports that nothing listened on a moment ago, all different."""
-    probes = [socket.socket() for _ in range(count)]
-    try:
-        for probe in probes:
-            probe.bind(("127.0.0.1", 0))
-        return tuple(probe.getsockname()[1] for probe in probes)
-    finally:
-        for probe in probes:
-            probe.close()
 
 
 def start(spec: ProcessSpec, log: Path) -> subprocess.Popen[bytes]:

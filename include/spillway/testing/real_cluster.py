@@ -19,7 +19,7 @@ from spillway.sandbox.realcluster.process import Ports, control_plane
 from spillway.sandbox.settings import PROJECT, NodeSettings, cache_directory
 from spillway.testing.kube_server import GPU_MODEL, GPUS_PER_NODE, Server
 from spillway.testing.polling import eventually
-from spillway.testing.processes import free_ports
+from spillway.testing.ports import free_port
 
 NODES = ("real-1", "real-2")
 
@@ -29,7 +29,7 @@ class RealCluster:
 
     def __init__(self, programs: Path, directory: Path) -> None:
         self._directory = directory
-        api, etcd, peer, controllers, scheduler, *agents = free_ports(5 + len(NODES))
+        api, etcd, peer, controllers, scheduler, *agents = (free_port() for _ in range(5 + len(NODES)))
         ports = Ports(api=api, etcd=etcd, etcd_peer=peer, controller_manager=controllers, scheduler=scheduler)
         self._plane = control_plane(programs, directory, ports)
         self._agent_ports = agents

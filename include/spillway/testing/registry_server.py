@@ -15,15 +15,15 @@ from spillway.registries.http import HttpRegistry
 from spillway.sandbox.process import ProcessSpec
 from spillway.sandbox.registry import registry_process
 from spillway.sandbox.settings import cache_directory
-from spillway.testing.processes import free_ports, start, stop, wait_ready
+from spillway.testing.ports import free_port
+from spillway.testing.processes import start, stop, wait_ready
 
 
 class RegistryServer:
     """A registry process that a test may kill and start again; what it stores stays."""
 
     def __init__(self, *, name: str, state_dir: Path) -> None:
-        (port,) = free_ports(1)
-        self.name, self.port = name, port
+        self.name, self.port = name, free_port()
         self.username, self.password = "mover", secrets.token_urlsafe(16)
         self.state_dir = state_dir
         self._log = state_dir.with_suffix(".log")

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
-import random
 import signal
-import socket
 import subprocess
-import tempfile
 import uuid
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -27,6 +23,7 @@ from spillway.sandbox.objectstore import (
 )
 from spillway.stores.s3 import S3Endpoint, S3Store
 from spillway.testing import processes
+from spillway.testing.ports import STORE_PORTS, free_port_block
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
@@ -48,7 +45,7 @@ class S3Server:
             secret_key=uuid.uuid4().hex,
             actions=("Read", "Write", "List"),
         )
-        self.base_port = free_port_block(PORTS)
+        self.base_port = free_port_block(PORTS, STORE_PORTS)
         self.endpoint_url = endpoint_url(self.base_port)
         self._log = state_dir / "log"
         self._process: subprocess.Popen[bytes] | None = None
@@ -108,46 +105,6 @@ class S3Server:
     def open(self, bucket: str, *, identity: Identity | None = None) -> S3Store:
         """The bucket as it is: nothing is created."""
         return S3Store(name=f"s3://{bucket}@{self.name}", endpoint=self.endpoint(identity=identity), bucket=bucket)
-
-
-STORE_PORTS, SANDBOX_PORTS = range(20000, 30000), range(10100, 20000)
-"""Below those that outgoing connections take; blocks of different sizes never overlap. A browser refuses port 10080."""
-SERVERS_AT_ONCE = 6
-_locks: list[int] = []
-"""Of the blocks that this process was given last; those of earlier ones are listened on, or over."""
-
-
-def free_port_block(count: int, among: range = STORE_PORTS) -> int:
-    """The first of ``count`` neighbouring loopback ports that are free and that no other test process was given."""
-    locks = Path(tempfile.gettempdir(), "spillway-test-ports")
-    locks.mkdir(exist_ok=True)
-    while True:
-        first = random.choice(among[: -count + 1 : count])
-        if _is_locked(locks / f"{first}.lock") and all(_is_free(first + offset) for offset in range(count)):
-            return first
-
-
-def _is_locked(path: Path) -> bool:
-    """Whether the block is this process's from now on: a server may listen long after its ports were chosen."""
-    lock = os.open(path, os.O_WRONLY | os.O_CREAT, 0o666)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(lock)
-        return False
-    _locks.append(lock)
-    if len(_locks) > SERVERS_AT_ONCE:
-        os.close(_locks.pop(0))
-    return True
-
-
-def _is_free(port: int) -> bool:
-    with socket.socket() as probe:
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError:
-            return False
-        return True
 
 
 @pytest.fixture(scope="session")

@@ -28,7 +28,7 @@ from spillway.sandbox.supervisor import read_status
 from spillway.testing import processes
 from spillway.testing.ledger_files import new_ledger
 from spillway.testing.polling import eventually
-from spillway.testing.s3_server import SANDBOX_PORTS, free_port_block
+from spillway.testing.ports import SANDBOX_PORTS, free_port_block
 
 PORTS = 300
 PATIENCE_SECONDS = 120.0
