@@ -56,6 +56,22 @@ def test_once_a_registry_was_waited_for_in_vain_others_do_not_wait_until_it_is_b
     assert waited() >= AWAY_SECONDS - 5
 
 
+def test_whoever_waits_while_another_call_gives_up_says_too_for_how_long_it_has_waited(
+    slept: SleptTime, patience: Patience
+) -> None:
+    began = slept.now
+
+    def call() -> None:
+        if slept.now > began + 5:
+            patience._lost.set()  # as another call does
+        away()
+
+    with pytest.raises(Unreachable, match=r"; it was waited for [5-9] s"):
+        patience.run(call)
+    with pytest.raises(Unreachable, match=r"Connection refused$"):
+        patience.run(away)
+
+
 def test_a_pause_that_the_registry_asks_for_is_kept_and_one_that_is_too_long_is_not(
     slept: SleptTime, patience: Patience
 ) -> None:

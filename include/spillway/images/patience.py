@@ -27,6 +27,7 @@ class Patience:
 
     def run(self, call: Callable[[], T]) -> T:
         """What the call gives; raises what it raised at last."""
+        hopeless = self._lost.is_set()
         patience = CallPatience(TRIES, monotonic, away_seconds=AWAY_SECONDS)
         while True:
             try:
@@ -40,8 +41,12 @@ class Patience:
                     patience.give_up(problem)
                 asked = problem.retry_after_seconds if isinstance(problem, Unreachable) else None
                 wait = max(pause, asked or 0.0)
-                if wait > LONGEST_PAUSE_SECONDS or self._lost.wait(wait):
+                if wait > LONGEST_PAUSE_SECONDS:
                     raise
+                if self._lost.wait(wait):
+                    if hopeless:
+                        raise
+                    patience.give_up(problem)
             else:
                 self._lost.clear()
                 patience.answered()
