@@ -39,14 +39,14 @@ class Waiting:
             if self._told_at is not None and now - self._told_at < TOLD_EVERY_SECONDS:
                 return
             self._told_at = now
-        _log.warning("waiting for %s, for %.0f s more at most: %s", self._server, most_seconds, seen)
+            _log.warning("waiting for %s, for %.0f s more at most: %s", self._server, most_seconds, seen)
 
     def end(self) -> None:
         """It answers."""
         with self._lock:
-            told, self._told_at = self._told_at is not None, None
-        if told:
-            _log.warning("%s answers again", self._server)
+            if self._told_at is not None:
+                self._told_at = None
+                _log.warning("%s answers again", self._server)
 
 
 @cache
