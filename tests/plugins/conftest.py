@@ -35,12 +35,19 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Installed:
     return install(tmp_path, monkeypatch)
 
 
-@pytest.fixture
-def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No waiting where a test has nothing to see in it, and nothing that another one has read."""
+@pytest.fixture(autouse=True)
+def _nothing_is_read_yet(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No trigger gets the settings that one of another test has read, for an installation that is no more."""
     from spillway_airflow import fresh_services
 
     monkeypatch.setattr(fresh_services, "_READINGS", fresh_services.Readings())
+
+
+@pytest.fixture
+def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No waiting where a test has nothing to see in it."""
+    from spillway_airflow import fresh_services
+
     monkeypatch.setattr(fresh_services, "PERIOD_IN_DOUBT", timedelta())
     monkeypatch.setattr(fresh_services, "LONGEST_PAUSE", timedelta(seconds=POLL_SECONDS))
     monkeypatch.setattr(fresh_services, "FIRST_PAUSE", timedelta(seconds=POLL_SECONDS))

@@ -15,6 +15,7 @@ from spillway.testing.builders import job_spec
 from spillway.testing.installed import Installed
 from spillway.testing.ledger_values import NOW, reserved
 from spillway.testing.task_state import TaskState
+from spillway.testing.watched import Running
 from spillway_airflow.asking import Asking
 from spillway_airflow.operators.place_job import PlaceJobOperator
 from spillway_airflow.operators.training_pod import ASKED, TrainingPodOperator
@@ -46,11 +47,11 @@ def waiting(deferred: pytest.ExceptionInfo[TaskDeferred]) -> str:
 def test_who_waits_for_a_place_is_told_that_its_run_is_cancelled(installed: Installed) -> None:
     installed.ledger.open_run(RUN, job_spec(), {}, NOW)
     installed.ledger.cancel_run(RUN, REASON, NOW)
-    trigger = CapacityTrigger(job=encode(job_spec()), run=RUN, poll_seconds=3600)
 
-    fired = asyncio.run(asyncio.wait_for(anext(aiter(trigger.run())), 60))
+    async def fired() -> object:
+        return await Running(CapacityTrigger(job=encode(job_spec()), run=RUN, poll_seconds=3600)).event()
 
-    assert fired.payload == {"run": RUN, "chosen": None}
+    assert asyncio.run(fired()) == {"run": RUN, "chosen": None}
 
 
 def test_a_place_task_that_waits_fails_with_the_reason_and_asks_for_another_run_when_it_is_cleared(

@@ -6,7 +6,6 @@ import asyncio
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from airflow.triggers.base import TriggerEvent
 
 from spillway.codec import encode
 from spillway.ledger import Ledger
@@ -14,8 +13,7 @@ from spillway.model import Attempt, AttemptState, Outcome, PlacementDecision, Pr
 from spillway.testing.builders import job_spec, placement_policy, snapshot
 from spillway.testing.installed import Installed
 from spillway.testing.ledger_values import LEASE, PLACE, reserve, reserved
-from spillway.testing.polling import eventually
-from spillway.testing.watched import Running
+from spillway.testing.watched import Running, until
 from spillway_airflow.triggers.capacity import CapacityTrigger
 
 RUN, JOB = "digits-0123456789-1", job_spec()
@@ -30,15 +28,14 @@ def test_a_run_that_waits_holds_no_pool_that_cannot_be_seen_any_more(installed: 
     def held() -> bool:
         return bool(ledger.complete(None, JOB, snapshot(), placement_policy(), datetime.now(UTC)).queue)
 
-    async def wait() -> TriggerEvent:
-        trigger = CapacityTrigger(job=encode(JOB), run=RUN, poll_seconds=0.1)
-        waiting = asyncio.ensure_future(anext(aiter(trigger.run())))
-        await asyncio.to_thread(eventually, lambda: not held(), seconds=60)
+    async def wait() -> object:
+        running = Running(CapacityTrigger(job=encode(JOB), run=RUN, poll_seconds=0.1))
+        await until(lambda: not held())
         ledger.cancel_run(RUN, "nobody needs it", now)
-        return await asyncio.wait_for(waiting, 60)
+        return await running.event()
 
     assert held()
-    assert asyncio.run(wait()).payload == {"run": RUN, "chosen": None}
+    assert asyncio.run(wait()) == {"run": RUN, "chosen": None}
 
 
 def displacing(ledger: Ledger, now: datetime) -> tuple[Attempt, Attempt]:

@@ -17,11 +17,6 @@ from spillway_airflow.hooks import Settings, triggerer_settings
 log = logging.getLogger(__name__)
 
 
-@pytest.fixture(autouse=True)
-def _nothing_is_read_yet(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fresh_services, "_READINGS", fresh_services.Readings())
-
-
 def test_settings_are_not_read_at_every_poll_of_an_outage(
     installed: Installed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
