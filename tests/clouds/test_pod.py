@@ -250,6 +250,21 @@ FORBIDDEN = {
         {"spec": {"containers": [{"name": "b", "image": "b", "resources": {"limits": {"nvidia.com/gpu": 1}}}]}},
         "spec.containers[].resources[nvidia.com/gpu]",
     ),
+    "more cores": (trainer(resources={"requests": {"cpu": "32"}}), "spec.containers[].resources[cpu]"),
+    "more memory": (trainer(resources={"requests": {"memory": "100Gi"}}), "spec.containers[].resources[memory]"),
+    "fewer cores, of which nobody would be told": (
+        trainer(resources={"requests": {"cpu": None}}),
+        "spec.containers[].resources[cpu]",
+    ),
+    "a second container with cores": (
+        {"spec": {"containers": [{"name": "b", "image": "b", "resources": {"limits": {"cpu": 1}}}]}},
+        "spec.containers[].resources[cpu]",
+    ),
+    "an earlier container with more cores": (
+        {"spec": {"initContainers": [{"name": "b", "image": "b", "resources": {"requests": {"cpu": 2}}}]}},
+        "spec.containers[].resources[cpu]",
+    ),
+    "cores of the whole pod": ({"spec": {"resources": {"requests": {"cpu": "32"}}}}, "spec.resources"),
     "shorter grace": ({"spec": {"terminationGracePeriodSeconds": 5}}, "spec.terminationGracePeriodSeconds"),
     "no grace": ({"spec": {"terminationGracePeriodSeconds": None}}, "spec.terminationGracePeriodSeconds"),
     "metadata as text": ({"metadata": "x"}, "metadata"),
@@ -294,6 +309,14 @@ def test_an_override_of_what_the_platform_relies_on_is_refused_by_name(
 def test_an_override_of_no_possible_shape_is_refused(shape: Mapping[str, Any]) -> None:
     with pytest.raises(ConfigError, match="pod_overrides: expected the shape of a Pod"):
         build_with(shape)
+
+
+def test_containers_share_what_the_job_declares_and_more_is_to_be_declared() -> None:
+    ours = {"name": "trainer", "resources": {"requests": {"cpu": "900m"}, "limits": {"cpu": "64"}}}
+    theirs = {"name": "exporter", "image": "exporter:1", "resources": {"requests": {"cpu": "100m"}}}
+    assert build_with({"spec": {"containers": [ours, theirs]}})["spec"]["containers"][1] == theirs
+    with pytest.raises(ConfigError, match=r"got '1100m'.* to '1000m' and relies on it; declare cpu_cores"):
+        build_with({"spec": {"containers": [theirs]}})
 
 
 def test_a_longer_grace_may_be_asked_for() -> None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from spillway.clouds.facts import gpus_of
+from spillway.clouds.facts import gpus_of, needs_of
 from spillway.errors import ConfigError
 from spillway.model import GPU_RESOURCE
 
 _IDENTITY_KEYS = ("name", "mountPath")
 """What tells the items of a list apart; an item without one is added."""
+_DECLARED = ("spec.containers[].resources[cpu]", "spec.containers[].resources[memory]")
+"""What all containers together ask for, which the job has keys of its own for."""
 
 
 def merge_overrides(
@@ -21,9 +23,10 @@ def merge_overrides(
     container: str,
     gpu_resource: str = GPU_RESOURCE,
 ) -> Mapping[str, Any]:
-    """The pod with the overrides merged in; ``container`` names the one whose image and GPUs are the platform's.
+    """The pod with the overrides merged in; ``container`` names the one whose image is the platform's.
 
-    ``gpu_resource`` is what the pod asks its GPUs by.
+    ``gpu_resource`` is what the pod asks its GPUs by. What all containers together ask for of GPUs, CPU and memory
+    stays what the job declares: that is promised, budgeted and booked.
 
     Mappings merge key by key. Lists of objects merge by name (or mount path), other objects are added at the end;
     lists of plain values are replaced. None removes a key.
@@ -40,10 +43,12 @@ def merge_overrides(
         raise ConfigError(f"job '{job}'", "pod_overrides", f"expected the shape of a Pod, got {problem!r}") from problem
     for field, value in fixed.items():
         if kept.get(field) != value:
+            instead = "; declare cpu_cores and memory_gib instead" if field in _DECLARED else ""
             raise ConfigError(
                 f"job '{job}'",
                 f"pod_overrides.{field}",
-                f"expected no override, got {kept.get(field)!r}: the platform sets it to {value!r} and relies on it",
+                f"expected no override, got {kept.get(field)!r}: the platform sets it to {value!r} and relies on it"
+                f"{instead}",
             )
     grace = merged["spec"].get("terminationGracePeriodSeconds")
     if not isinstance(grace, int) or grace < pod["spec"]["terminationGracePeriodSeconds"]:
@@ -62,14 +67,15 @@ def _fixed(pod: Mapping[str, Any], container: str, gpu_resource: str) -> dict[st
     fixed = {"apiVersion": pod.get("apiVersion"), "kind": pod.get("kind")}
     fixed |= {f"metadata.{key}": metadata.get(key) for key in ("name", "namespace", "generateName")}
     fixed |= {f"metadata.labels[{key}]": value for key, value in (metadata.get("labels") or {}).items()}
-    fixed |= {f"spec.{key}": spec.get(key) for key in ("restartPolicy", "nodeName")}
+    fixed |= {f"spec.{key}": spec.get(key) for key in ("restartPolicy", "nodeName", "resources")}
     fixed |= {f"spec.nodeSelector[{key}]": value for key, value in (spec.get("nodeSelector") or {}).items()}
     for item in spec.get("containers") or []:
         if item.get("name") == container:
             fixed[f"spec.containers[{container}].image"] = item.get("image")
             fixed |= {f"spec.containers[{container}].env[{entry['name']}]": entry.get("value") for entry in item["env"]}
     fixed |= {f"spec.containers[].resources[{name}]": gpus_of(spec, name) for name in {GPU_RESOURCE, gpu_resource}}
-    return fixed
+    needs = needs_of(spec)
+    return fixed | dict(zip(_DECLARED, (f"{needs.cpu_millicores}m", f"{needs.memory_mib}Mi"), strict=True))
 
 
 def _merge(base: Any, override: Any, path: str, job: str) -> Any:
