@@ -306,3 +306,15 @@ def test_a_budget_that_is_looked_at_knows_the_pace_of_the_month_before_and_none_
     assert found == {"research": None, "production": Decimal(10)}
     (later,) = ledger.budgets(limited(100), datetime(2026, 5, 1, tzinfo=UTC))
     assert later.hourly_before == 0, "it spent before, and nothing in April"
+
+
+def test_the_pace_of_the_month_before_counts_the_pods_that_began_in_it_and_run_on(ledger: Ledger) -> None:
+    april = datetime(2026, 4, 1, tzinfo=UTC)
+    began, policy = april - 93 * HOUR, limited(100_000)
+    attempt = admit(ledger, policy, job=replace(JOB, expected_duration=200 * HOUR), now=began)
+    assert attempt is not None
+    for state in (AttemptState.STAGED, AttemptState.LAUNCHED):
+        attempt = ledger.advance(attempt, state)
+    ledger.advance(attempt, AttemptState.RUNNING, pod_uid="u", started_at=began)
+    assert this_month(ledger, policy, april + HOUR).hourly_before == 1, "8 an hour in 93 of the 744 hours of March"
+    assert this_month(ledger, policy, began + HOUR).hourly_before is None, "it began in this month"

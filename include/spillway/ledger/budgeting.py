@@ -49,11 +49,13 @@ def read_states(
 ) -> tuple[BudgetState, ...]:
     """Every department's budgets of the months, by name."""
     departments = sorted({budget.department for budget in policy.budgets})
-    return tuple(
-        replace(state, hourly_before=_hourly_before(connection, department, month_in(state), policy.time_zone))
-        for department in departments
-        for state in _states(connection, policy, department, months, now, clusters=clusters, leaving=None)
-    )
+    found = []
+    for department in departments:
+        running = [p for p in _promises(connection, department, now, policy.time_zone, clusters, None) if p.runs]
+        for state in _states(connection, policy, department, months, now, clusters=clusters, leaving=None):
+            before = _hourly_before(connection, department, month_in(state), policy.time_zone, running, now)
+            found.append(replace(state, hourly_before=before))
+    return tuple(found)
 
 
 def read_budgets(
@@ -197,13 +199,20 @@ def _booked(connection: Connection, department: str, month: Month) -> Decimal:
     return total_of([*amounts, *(_part(row, month) for row in others)])
 
 
-def _hourly_before(connection: Connection, department: str, month: Month, zone: str) -> Decimal | None:
-    """What bought GPUs of the department have cost an hour of the month before; None where it had used none by then."""
+def _hourly_before(
+    connection: Connection, department: str, month: Month, zone: str, running: Iterable[_Promise], now: datetime
+) -> Decimal | None:
+    """What bought GPUs of the department have cost an hour of the month before; None where it had used none by then.
+
+    Those that run on are not booked yet, and have cost as much of it.
+    """
+    since = [promise for promise in running if promise.start < month.starts_at]
     its = (costs.c.department == department) & costs.c.billing.in_(_BOUGHT) & (costs.c.ended_at < month.starts_at)
-    if connection.execute(select(costs.c.run).where(its).limit(1)).first() is None:
+    if not since and connection.execute(select(costs.c.run).where(its).limit(1)).first() is None:
         return None
     before = month_of(month.starts_at - timedelta(hours=1), zone)
-    return EXACT.divide(_booked(connection, department, before), before.hours)
+    spent = total_of([_booked(connection, department, before), *(promise.cost(before, now) for promise in since)])
+    return EXACT.divide(spent, before.hours)
 
 
 def _part(row: RowMapping, month: Month) -> Decimal:
