@@ -14,8 +14,8 @@ from pyarrow import parquet
 
 from spillway.config import Configuration
 from spillway.errors import ConfigError
-from spillway.ledger import open_ledger
-from spillway.model import AttemptState, Billing, Budget, Candidate, Outcome, RunPolicy
+from spillway.ledger import Ledger, open_ledger
+from spillway.model import Attempt, AttemptState, Billing, Budget, Candidate, Outcome, RunPolicy
 from spillway.runs.cost_report import FILES, cost_report, month_for, write_report
 from spillway.runs.services import Services
 from spillway.runs.settling import cost_until
@@ -54,6 +54,17 @@ def services(tmp_path: Path) -> Services:
         image_uses=tuple,
         clock=lambda: NOW,
     )
+
+
+def a_running(services: Services) -> Attempt:
+    """An attempt of 2 GPUs whose pod began two hours before March ended in Tokyo, and runs."""
+    ledger, began = services.ledger, BOUNDARY - timedelta(hours=2)
+    job = job_spec(gpus_per_node=2, business_scene="chat")
+    attempt, _ = reserve(ledger, "s", job, now=began, decide=counting(job, capacity=2, place=ON_DEMAND))
+    assert attempt is not None
+    for state in (AttemptState.STAGED, AttemptState.LAUNCHED):
+        attempt = ledger.advance(attempt, state)
+    return ledger.advance(attempt, AttemptState.RUNNING, pod_uid="u", started_at=began)
 
 
 def test_report_gate_and_ledger_cut_a_month_at_the_same_moment(services: Services) -> None:
@@ -107,13 +118,7 @@ def test_a_report_writes_nothing_to_the_ledger(services: Services, tmp_path: Pat
 
 def test_a_pod_that_still_runs_is_in_the_report_of_each_month_with_its_part_until_now(services: Services) -> None:
     """From two hours before the end of March in Tokyo; it is booked once it has ended, and the same then."""
-    ledger, began = services.ledger, BOUNDARY - timedelta(hours=2)
-    job = job_spec(gpus_per_node=2, business_scene="chat")
-    attempt, _ = reserve(ledger, "s", job, now=began, decide=counting(job, capacity=2, place=ON_DEMAND))
-    assert attempt is not None
-    for state in (AttemptState.STAGED, AttemptState.LAUNCHED):
-        attempt = ledger.advance(attempt, state)
-    attempt = ledger.advance(attempt, AttemptState.RUNNING, pod_uid="u", started_at=began)
+    ledger, attempt = services.ledger, a_running(services)
 
     def totals() -> list[tuple[Decimal, int]]:
         reports = [cost_report(services, month_for(services, name), look=False) for name in ("2026-03", "2026-04")]
@@ -131,3 +136,36 @@ def test_a_pod_that_still_runs_is_in_the_report_of_each_month_with_its_part_unti
     assert totals() == [(amount, 0) for amount in whole], "it is booked, and nobody has settled its attempt yet"
     ledger.settle(attempt, Outcome.SUCCEEDED, "done", NOW)
     assert totals() == [(amount, 0) for amount in whole]
+
+
+def test_a_pod_that_is_booked_and_settled_while_the_report_is_made_is_in_it_once(
+    services: Services, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    attempt, read = a_running(services), Ledger.recent_attempts
+    entry = cost_until(services, attempt, NOW)
+    assert entry is not None
+
+    def then_it_ends(ledger: Ledger, since: datetime) -> tuple[Attempt, ...]:
+        opened = read(ledger, since)
+        ledger.book(entry)
+        ledger.settle(attempt, Outcome.SUCCEEDED, "done", NOW)
+        return opened
+
+    monkeypatch.setattr(Ledger, "recent_attempts", then_it_ends)
+    report = cost_report(services, month_for(services, None), look=False)
+    assert [(part.entry.attempt, part.entry.amount) for part in report.parts] == [
+        ("r-1", Decimal(48)),
+        (attempt.label, entry.amount),
+    ]
+    assert report.running == 0
+
+
+def test_a_pod_that_ended_in_the_month_before_does_not_run_on_while_its_attempt_is_not_settled(
+    services: Services,
+) -> None:
+    entry = cost_until(services, a_running(services), BOUNDARY - timedelta(hours=1))
+    assert entry is not None
+    services.ledger.book(entry)
+    april = cost_report(services, month_for(services, None), look=False)
+    assert (april.total, april.running) == (Decimal(32), 0), "as the budget has it"
+    assert [state.spent for state in april.budgets] == [Decimal(32)]

@@ -90,9 +90,7 @@ def cost_report(services: Services, month: Month, *, look: bool = True) -> CostR
     """
     policy, now = services.configuration.policy, services.clock()
     clusters = tuple(services.configuration.clusters.values())
-    booked = services.ledger.costs_between(month.starts_at, month.ends_at)
-    ended = parts_of(booked, month, policy.time_zone)
-    running = parts_of(_running(services, booked, now), month, policy.time_zone)
+    ended, running = (parts_of(found, month, policy.time_zone) for found in _entries(services, month, now))
     this = now in month
     seen: tuple[ClusterState, ...] = snapshot(services).clusters if look and this else ()
     return CostReport(
@@ -107,12 +105,18 @@ def cost_report(services: Services, month: Month, *, look: bool = True) -> CostR
     )
 
 
-def _running(services: Services, booked: Sequence[CostEntry], now: datetime) -> list[CostEntry]:
-    """What the pods that run have cost so far; not of one that is booked, though nobody has settled its attempt yet."""
-    known = {(entry.cluster, entry.pod_uid) for entry in booked}
+def _entries(services: Services, month: Month, now: datetime) -> tuple[Sequence[CostEntry], Sequence[CostEntry]]:
+    """What is booked of the month, and what the pods that run have cost so far; none is missing, and none in both.
+
+    Those that run are read first, so that one that is booked meanwhile is found there. One that is booked has ended,
+    maybe in an earlier month, though whoever booked it may have died before it could settle its attempt.
+    """
     opened = (attempt for attempt in services.ledger.recent_attempts(now) if attempt.outcome is None)
-    entries = (cost_until(services, attempt, now) for attempt in opened)
-    return [entry for entry in entries if entry is not None and (entry.cluster, entry.pod_uid) not in known]
+    running = [entry for attempt in opened if (entry := cost_until(services, attempt, now)) is not None]
+    since = min([month.starts_at, *(entry.started_at for entry in running)])
+    booked = services.ledger.costs_between(since, month.ends_at)
+    known = {(entry.cluster, entry.pod_uid) for entry in booked}
+    return booked, [entry for entry in running if (entry.cluster, entry.pod_uid) not in known]
 
 
 def write_report(report: CostReport, folder: Path) -> tuple[Path, ...]:
