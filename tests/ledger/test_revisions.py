@@ -12,7 +12,7 @@ from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import select, text
+from sqlalchemy import CheckConstraint, inspect, select, text
 
 from spillway.errors import ConfigError
 from spillway.ledger import Ledger, Transfer, TransferKind, TransferOutcome, open_ledger, upgrade
@@ -29,6 +29,10 @@ def test_the_migrations_make_the_tables_that_the_code_uses(ledger: Ledger) -> No
     with ledger.engine.connect() as connection:
         context = MigrationContext.configure(connection, opts={"version_table": VERSION_TABLE})
         assert compare_metadata(context, metadata) == []
+        made = inspect(connection)
+        for name, table in metadata.tables.items():
+            checks = sorted(str(check.name) for check in table.constraints if isinstance(check, CheckConstraint))
+            assert sorted(str(check["name"]) for check in made.get_check_constraints(name)) == checks
 
 
 def test_the_revision_of_the_code_is_the_newest_migration() -> None:

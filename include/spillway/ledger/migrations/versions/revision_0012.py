@@ -11,6 +11,5 @@ NUMBER = sa.Numeric().with_variant(sa.Text(), "sqlite")
 
 def upgrade() -> None:
     """Change the column; what was booked stays as it is, in another notation."""
-    never_negative = sa.CheckConstraint("ended_at >= started_at", name="costs_never_negative_time")
-    with op.batch_alter_table("costs", table_args=(never_negative,)) as costs:
+    with op.batch_alter_table("costs") as costs:
         costs.alter_column("gpus", type_=NUMBER, existing_type=sa.Integer(), existing_nullable=False)
