@@ -11,7 +11,7 @@ import pytest
 from spillway.model import Attempt, AttemptState, JobSpec, Outcome, PodPhase, Priority, Tier, VerdictKind
 from spillway.runs.admission import admit
 from spillway.runs.displacing import awaited
-from spillway.runs.engine import GivingWay, Waiting, Watching, conclude
+from spillway.runs.engine import Finished, GivingWay, Waiting, Watching, conclude
 from spillway.runs.explaining import explained
 from spillway.runs.planning import plan
 from spillway.runs.settling import Ended, settle
@@ -117,6 +117,19 @@ def test_nobody_is_asked_to_end_before_all_but_the_room_is_there_and_then_once(
     assert (settled.outcome, settled.ending) == (Outcome.PREEMPTED, VerdictKind.DISPLACED)
     assert leaving.services.ledger.cool_downs(leaving.services.clock()) == ()
     assert awaited(urgent.services, urgent.attempts[0]) == ()
+
+
+def test_a_run_that_is_done_while_it_gives_way_is_done(leaving: Carried, urgent: Carried) -> None:
+    watch, cluster = watched(leaving, leaving.attempts[0])
+    assert isinstance(urgent.advance(), GivingWay)
+    assert watch.poll().ended is None
+    assert cluster.stopped == 1
+    cluster.pod = replace(cluster.pod, phase=PodPhase.SUCCEEDED, exit_code=0, finished_at=datetime.now(UTC))
+    ended = watch.poll().ended
+    assert ended is not None
+    settled = conclude(leaving.services, leaving.run, 1, ended, leaving.said.append)
+    assert (settled.outcome, settled.ending) == (Outcome.SUCCEEDED, VerdictKind.SUCCEEDED)
+    assert isinstance(leaving.advance(), Finished)
 
 
 def test_what_one_leaves_is_held_for_whom_it_left_it_to(

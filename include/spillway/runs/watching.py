@@ -112,7 +112,9 @@ class Watch:
         read_at = pod.read_at or self.steady()
         seen = self._judge(pod, read_at)
         stall = self._listen(pod, news, lines)
-        if self._verdict is None and seen.kind is not VerdictKind.SUCCEEDED:
+        if seen.kind is VerdictKind.SUCCEEDED:
+            self._verdict = seen  # whatever it was asked to end for
+        elif self._verdict is None:
             self._verdict = noted_ending(self.attempt) or (self._to_end(stall, now) if seen.watch_on else None)
         if self._verdict is None and seen.watch_on:
             alert, standing = stall.reason if stall else None, self._standing(now)
