@@ -14,14 +14,16 @@ from spillway.model import (
     Billing,
     CoolDown,
     JobSpec,
+    OffPeak,
     PlacementDecision,
     Priority,
     QuotaShare,
+    Schedule,
     Snapshot,
 )
 from spillway.placement.context import index
 from spillway.placement.explain import explanation, giving_way, headline
-from spillway.placement.policy import place
+from spillway.placement.policy import choose, place
 from spillway.placement.preemption import still_needed
 from spillway.testing.builders import (
     NOW,
@@ -35,6 +37,7 @@ from spillway.testing.builders import (
     node_pool,
     onprem_cluster,
     placement_policy,
+    pod,
     reservation,
 )
 from spillway.testing.training_attempts import MINUTE, PREEMPTING, Trains, plan, site, trains, victims
@@ -242,6 +245,36 @@ def test_the_least_is_lost_over_all_places_before_the_better_one_is_taken() -> N
     assert victims(URGENT, both) == {"there-1": 8 * 60.0}
     alike = replace(both, open_attempts=(here.attempt, replace(there.attempt, committed_at=here.attempt.committed_at)))
     assert set(victims(URGENT, alike)) == {"here-1"}
+
+
+PATIENT: dict[str, tuple[dict[str, Any], Schedule | None]] = {
+    "off-peak": ({"off_peak_ok": True}, None),
+    "deadline": (
+        {"spot_ok": True},
+        Schedule(began_at=NOW, deadline=NOW + 2880 * MINUTE, work=360 * MINUTE, done=0 * MINUTE, restart=MINUTE),
+    ),
+}
+
+
+@pytest.mark.parametrize(("fields", "schedule"), PATIENT.values(), ids=PATIENT)
+def test_nobody_gives_way_to_a_job_that_could_begin_now_and_waits_by_choice(
+    fields: dict[str, Any], schedule: Schedule | None
+) -> None:
+    """It waits for the night, or for spot, while on-demand is free; once that is taken it has to wait."""
+    night = {"begins": 1320 * MINUTE, "ends": 360 * MINUTE, "prices_per_hour": {Billing.ON_DEMAND: Decimal(1)}}
+    bought = {"off_peak": OffPeak(time_zone="UTC", **night), "prices_per_gpu_hour": {Billing.ON_DEMAND: Decimal(8)}}
+    spot = cloud_pool(name="spot", max_nodes=1, prices_per_gpu_hour={Billing.SPOT: Decimal(3)})
+    cloud = cloud_cluster(pools=(cloud_pool(max_nodes=1, **bought), spot))
+    there = [pod(name=f"foreign-{node}", gpus=8, node=node) for node in ("spot-0", "h100-0")]
+    here = site(trains("r-1", committed=1), nodes=1, schedule=schedule)
+    free, full = (
+        replace(here, clusters=(*here.clusters, cluster_state(cloud, pods=pods))) for pods in (there[:1], there)
+    )
+    job = replace(URGENT, expected_duration=360 * MINUTE, **fields)
+    waiting = place(job, free, PREEMPTING)
+    assert (waiting.chosen, waiting.preemption, waiting.possible) == (None, None, True)
+    assert choose(job, index(free, PREEMPTING)) == replace(waiting, verdicts=())
+    assert victims(job, full, PREEMPTING) == {"r-1": 8 * 60.0}
 
 
 def test_the_plan_is_told_and_rebuilt_from_what_is_stored() -> None:

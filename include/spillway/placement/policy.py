@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 
 from spillway.model import (
@@ -20,6 +20,8 @@ from spillway.placement.costs import costs, transfer_to
 from spillway.placement.preemption import plan_preemption
 from spillway.placement.rules import (
     OF_QUEUE,
+    Bears,
+    choice,
     lack_of_room,
     left,
     nothing,
@@ -55,7 +57,7 @@ def place(job: JobSpec, snapshot: Snapshot, policy: PlacementPolicy) -> Placemen
     )
     if verdicts and not verdicts[0].rejections:
         return _decision(job, context, tuple(verdicts), chosen=verdicts[0].candidate)
-    plan = plan_preemption(job, context, _preference(job, context))
+    plan = _plan(job, context)
     if plan is not None and plan.place is not None:
         verdicts.sort(key=lambda verdict: verdict.candidate != plan.place)
         return _decision(job, context, tuple(verdicts), chosen=plan.place, plan=plan)
@@ -80,7 +82,7 @@ def choose(job: JobSpec, context: Context) -> PlacementDecision:
     chosen = _best(job, context)
     if chosen is not None:
         return _decision(job, context, (_verdict(job, chosen, (), context),), chosen=chosen)
-    plan = plan_preemption(job, context, _preference(job, context))
+    plan = _plan(job, context)
     if plan is not None and plan.place is not None:
         ((place, reasons),) = rejections(job, (plan.place,), context)
         return _decision(job, context, (_verdict(job, place, reasons, context),), chosen=place, plan=plan)
@@ -131,9 +133,24 @@ def _undeclared(context: Context) -> bool:
 
 
 def _best(job: JobSpec, context: Context) -> Candidate | None:
-    """The place that ``place`` chooses. Who comes first is asked of the best places only."""
-    ranked = sorted(left(job, context, nothing), key=_preference(job, context))
-    return next((candidate for candidate in ranked if passes(OF_QUEUE, job, candidate, context)), None)
+    """The place that ``place`` chooses."""
+    return next(_open(job, context, nothing), None)
+
+
+def _open(job: JobSpec, context: Context, bears: Bears) -> Iterator[Candidate]:
+    """The places that nothing speaks against but what is borne, the best one first.
+
+    Who comes first in the queue is asked of the best places only.
+    """
+    ranked = sorted(left(job, context, bears), key=_preference(job, context))
+    return (candidate for candidate in ranked if passes(OF_QUEUE, job, candidate, context, bears))
+
+
+def _plan(job: JobSpec, context: Context) -> PreemptionPlan | None:
+    """Who gives way to a job that nothing fits; nobody while it could begin somewhere and waits by choice."""
+    if context.policy.preempt_after is None or any(True for _ in _open(job, context, choice)):
+        return None
+    return plan_preemption(job, context, _preference(job, context))
 
 
 def _preference(job: JobSpec, context: Context) -> Callable[[Candidate], tuple[float, Decimal, Decimal]]:

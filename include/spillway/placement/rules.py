@@ -86,6 +86,9 @@ OF_POOL: tuple[Filter, ...] = tuple(check for check in FILTERS if check not in {
 """The others; they and those of the queue say the same of every candidate of a pool."""
 
 
+BY_CHOICE = frozenset({"deadline", "off-peak"})
+"""The rules that say that the job had better wait, and not that it has to."""
+
 SHAPE = ("gpu_model", "gpu_memory_gib", "gpu_fraction", "gpus_per_node", "nodes", "cpu_cores", "memory_gib", "image")
 """All that the filters of ``OF_POOL`` read of a job: jobs that are equal in it are told the same by them."""
 
@@ -108,6 +111,11 @@ def lack_of_room(rejection: Rejection) -> bool:
 def what_passes(rejection: Rejection) -> bool:
     """For who wants to know whether it pays to wait."""
     return rejection.waits
+
+
+def choice(rejection: Rejection) -> bool:
+    """For who wants to know where the job could begin now, and waits because it may."""
+    return rejection.rule in BY_CHOICE
 
 
 def left(job: JobSpec, context: Context, bears: Bears) -> Iterator[Candidate]:
