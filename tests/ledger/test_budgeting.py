@@ -229,7 +229,12 @@ def test_an_attempt_that_begins_off_peak_keeps_that_price_and_the_budget_bears_n
     assert admit(ledger, policy, seen=seen) is None
     attempt = admit(ledger, policy, now=at_night, seen=seen)
     assert attempt is not None
-    assert attempt.price_per_gpu_hour == this_month(ledger, policy, at_night).reserved == 5
+    assert attempt.price_per_gpu_hour == 5
+    promised = [ledger.budgets(policy, at_night, seen.declared)[0].reserved]
+    for state in (AttemptState.STAGED, AttemptState.LAUNCHED, AttemptState.RUNNING):
+        attempt = ledger.advance(attempt, state, started_at=at_night if state is AttemptState.RUNNING else None)
+    promised.append(ledger.budgets(policy, at_night, seen.declared)[0].reserved)
+    assert promised == [8, 5], "until it starts it may be too late for those hours"
 
 
 def test_a_month_without_a_limit_limits_nothing(ledger: Ledger) -> None:

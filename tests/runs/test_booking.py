@@ -11,8 +11,8 @@ import pytest
 
 from spillway.checkpoints.progress import Progress, write_progress
 from spillway.checkpoints.store import CheckpointStore
-from spillway.model import AttemptState, Billing, Candidate, DatasetUse, JobSpec, PodPhase, PodState, Tier
-from spillway.runs.settling import book_cost, settle_over
+from spillway.model import AttemptState, Billing, Candidate, DatasetUse, JobSpec, OffPeak, PodPhase, PodState, Tier
+from spillway.runs.settling import book_cost, note_start, settle_over
 from spillway.testing.builders import dataset
 from spillway.testing.carried_run import Carried
 from spillway.testing.checkpoints import commit_step
@@ -36,6 +36,33 @@ def test_a_pod_costs_what_it_did_when_it_was_placed_whatever_is_declared_when_it
     (cost,) = run.services.ledger.costs(run.run)
     assert (cost.price_per_gpu_hour, cost.pool) == (first.price_per_gpu_hour, first.candidate.pool)
     assert (cost.business_scene, cost.reserved_at) == ("search", first.reserved_at)
+
+
+@pytest.mark.parametrize(("later", "price"), [(30 * MINUTE, 1), (90 * MINUTE, 2)], ids=["in the hours", "after them"])
+def test_an_hour_costs_what_it_does_when_the_pod_starts_and_not_when_its_place_was_reserved(
+    open_run: Carry, make_job: MakeJob, later: timedelta, price: int
+) -> None:
+    """The off-peak hours are two, and all of the one that it takes has to lie in them."""
+    run = open_run(make_job(expected_duration=60 * MINUTE))
+    declared, now = run.services.configuration, run.services.clock()
+    begins = timedelta(hours=now.hour, minutes=now.minute)
+    ends = (begins + 120 * MINUTE) % timedelta(days=1)
+    hours = OffPeak(begins=begins, ends=ends, time_zone="UTC", prices_per_hour={Billing.OWNED: Decimal(1)})
+    prices = {Billing.OWNED: Decimal(2)}
+    clusters = {
+        name: replace(
+            cluster, pools=tuple(replace(p, prices_per_gpu_hour=prices, off_peak=hours) for p in cluster.pools)
+        )
+        for name, cluster in declared.clusters.items()
+    }
+    run.services = replace(run.services, configuration=replace(declared, clusters=clusters))
+    attempt, ledger = run.place(), run.services.ledger
+    for state in (AttemptState.STAGED, AttemptState.LAUNCHED):
+        attempt = ledger.advance(attempt, state)
+    assert attempt.price_per_gpu_hour == 1
+    pod = PodState(name=attempt.label, phase=PodPhase.RUNNING, uid="u-1", started_at=now + later)
+    run.services = replace(run.services, configuration=declared)
+    assert note_start(run.services, attempt, pod).price_per_gpu_hour == price
 
 
 def test_how_busy_the_gpus_of_a_job_were_that_reads_core_data_over_the_link_is_told_at_the_home_of_its_data(

@@ -11,7 +11,7 @@ from sqlalchemy import JSON, Connection, delete, false, func, insert, select, ty
 from spillway.ledger.connection import Database
 from spillway.ledger.schema import cool_downs, decisions, runs, transfers
 from spillway.ledger.values import DecisionRecord, RecentDecision, Transfer
-from spillway.model import CoolDown
+from spillway.model import Attempt, CoolDown, Snapshot
 
 _ORDERED = type_coerce(decisions.c.snapshot, JSON)["destination"].as_string()
 """Where a move was ordered to by the decision; NULL of any other."""
@@ -38,6 +38,13 @@ class EvidenceStore:
         with self.database.reading() as connection:
             rows = connection.execute(found).mappings().all()
         return tuple(DecisionRecord(**{name: row[name] for name in _names(DecisionRecord)}) for row in reversed(rows))
+
+    def placed_from(self, attempt: Attempt) -> Snapshot | None:
+        """The facts that the attempt was placed by; None where they are not on record any more."""
+        its = (decisions.c.run == attempt.run) & (decisions.c.attempt == attempt.number)
+        with self.database.reading() as connection:
+            seen: Snapshot | None = connection.execute(select(decisions.c.snapshot).where(its)).scalar()
+        return seen
 
     def recent_decisions(self, dags: Collection[str], *, by_no_dag: bool, newest: int) -> tuple[RecentDecision, ...]:
         """The newest decision of each run, without what it was taken from, the newest first.

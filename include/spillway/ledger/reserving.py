@@ -225,7 +225,7 @@ def _cancel_reason(connection: Connection, run: str) -> str | None:
 def _reserved(
     connection: Connection, record: DecisionRecord, place: Candidate, now: datetime, lease: timedelta
 ) -> Attempt:
-    pool = next((c.find_pool(place.pool) for c in record.snapshot.declared if c.name == place.cluster), None)
+    pool = record.snapshot.find_pool(place)
     plan = record.decision.preemption
     attempt = Attempt(
         run=record.run,

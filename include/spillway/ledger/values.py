@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from decimal import Decimal
 from enum import StrEnum
 from typing import Any, TypedDict
 
@@ -31,6 +32,7 @@ class AttemptFacts(TypedDict, total=False):
     ending: VerdictKind | None
     started_at: datetime | None
     ended_at: datetime | None
+    price_per_gpu_hour: Decimal | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,9 +9,9 @@ from decimal import Decimal
 from enum import StrEnum
 
 from spillway.model.datasets import DatasetUse
-from spillway.model.decisions import Destination
+from spillway.model.decisions import Candidate, Destination
 from spillway.model.declared import Cluster, Priority
-from spillway.model.pools import GPU_RESOURCE, Billing, gpus_in_all
+from spillway.model.pools import GPU_RESOURCE, Billing, NodePool, gpus_in_all
 from spillway.model.spending import BudgetState
 
 
@@ -229,6 +229,11 @@ class Snapshot:
         return tuple(
             sorted((*(s.cluster for s in self.clusters), *self.unreachable_clusters), key=lambda cluster: cluster.name)
         )
+
+    def find_pool(self, place: Candidate) -> NodePool | None:
+        """The pool of that place, None where it is not declared."""
+        cluster = next((cluster for cluster in self.declared if cluster.name == place.cluster), None)
+        return None if cluster is None else cluster.find_pool(place.pool)
 
     def has(self, use: DatasetUse, site: Cluster) -> bool:
         """Whether all that is read of the dataset is verified to be at the site; so is a part at its home."""

@@ -16,7 +16,7 @@ from spillway.images.reference import ImageReference
 from spillway.lines import GIBIBYTE, bytes_per_second, link_between
 from spillway.migration import MoveFacts
 from spillway.model import Attempt, Candidate
-from spillway.pricing import hourly_price
+from spillway.pricing import price_of_run
 from spillway.runs.moving_datasets import copy_dataset
 from spillway.runs.moving_images import copy_image
 from spillway.runs.services import Services
@@ -39,8 +39,10 @@ def move_facts(services: Services, leaving: Attempt, target: Candidate) -> MoveF
         dataset_bytes_per_second=None if data is None else _rate(services, data, there),
         bandwidth_bytes_per_second=_line(services, source, services.store_site(leaving.job, there)),
         units=leaving.job.priced_units,
-        price_here=_price(services, leaving.candidate),
-        price_there=_price(services, target),
+        price_here=_price(services, leaving, leaving.candidate)
+        if leaving.price_per_gpu_hour is None
+        else leaving.price_per_gpu_hour,
+        price_there=_price(services, leaving, target),
         egress_price_per_gib=services.cluster(source).link.egress_price_per_gib,
         brought_egress=None if image is None or data is None else _egress(services, [*image, *data]),
     )
@@ -64,8 +66,10 @@ def _rate(services: Services, brought: Sequence[tuple[str, int]], there: str) ->
     return _size(brought) / seconds if seconds else None
 
 
-def _price(services: Services, place: Candidate) -> Decimal | None:
-    return hourly_price(services.cluster(place.cluster).pool(place.pool), place.billing)
+def _price(services: Services, leaving: Attempt, place: Candidate) -> Decimal | None:
+    """That of an hour of the job if it begins there now."""
+    pool = services.cluster(place.cluster).pool(place.pool)
+    return price_of_run(pool, place.billing, services.clock(), leaving.job.longest)
 
 
 def _egress(services: Services, brought: Sequence[tuple[str, int]]) -> Decimal:

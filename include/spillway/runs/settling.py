@@ -13,7 +13,7 @@ from spillway.handover import OVER
 from spillway.ledger import AttemptFacts
 from spillway.losses import PodVerdict, judge
 from spillway.model import Attempt, AttemptState, CoolDown, CostEntry, Outcome, PodPhase, PodState, VerdictKind
-from spillway.pricing import cost, gpu_hours, hourly_price, monthly_fixed_cost
+from spillway.pricing import cost, gpu_hours, hourly_price, monthly_fixed_cost, price_of_run
 from spillway.runs.services import Services
 from spillway.runs.stopping import noted_ending
 
@@ -104,10 +104,20 @@ def note_start(services: Services, attempt: Attempt, pod: PodState) -> Attempt:
         return attempt
     if pod.phase in STARTED:
         started_at = pod.started_at or services.clock()
-        return services.ledger.advance(
-            attempt, AttemptState.RUNNING, pod_uid=pod.uid, node=pod.node, started_at=started_at
-        )
+        price = _price_from(services, attempt, started_at)
+        facts = AttemptFacts(pod_uid=pod.uid, node=pod.node, started_at=started_at, price_per_gpu_hour=price)
+        return services.ledger.advance(attempt, AttemptState.RUNNING, **facts)
     return services.ledger.amend(attempt, node=pod.node) if pod.node not in {None, attempt.node} else attempt
+
+
+def _price_from(services: Services, attempt: Attempt, started_at: datetime) -> Decimal | None:
+    """What an hour costs of what starts then, by the prices that it was placed by; None where that is not known.
+
+    Between the two lie staging and the grace of others, so that one may be in off-peak hours and the other not.
+    """
+    seen = services.ledger.placed_from(attempt)
+    pool = None if seen is None else seen.find_pool(attempt.candidate)
+    return None if pool is None else price_of_run(pool, attempt.candidate.billing, started_at, attempt.job.longest)
 
 
 def settle_over(services: Services, attempt: Attempt, pod: PodState) -> Attempt | None:
@@ -205,7 +215,9 @@ def _known_progress(services: Services, attempt: Attempt) -> AttemptFacts:
         return {}
     facts = progress_facts(progress) if progress is not None else AttemptFacts()
     if progress is not None and attempt.started_at is None:
-        facts["started_at"] = told_at(progress.began_at, services.clock())
+        began_at = told_at(progress.began_at, services.clock())
+        if began_at is not None:
+            facts |= {"started_at": began_at, "price_per_gpu_hour": _price_from(services, attempt, began_at)}
     committed = [entry.step for entry in head.committed if entry.attempt == attempt.number] if head else []
     if committed:
         # The progress object is written after the commit, so it may be one commit behind.
@@ -223,7 +235,7 @@ def book_cost(services: Services, attempt: Attempt, ended_at: datetime) -> CostE
 def cost_until(services: Services, attempt: Attempt, ended_at: datetime) -> CostEntry | None:
     """What the attempt's GPU-hours come to that ended then, or still runs; None where no pod ran or no price is known.
 
-    They cost what they did when the attempt was placed there, whatever was declared since.
+    They cost what was declared when the attempt was placed there, whatever was declared since.
     """
     candidate, job = attempt.candidate, attempt.job
     cluster = services.configuration.clusters.get(candidate.cluster)
