@@ -102,12 +102,13 @@ def test_one_is_told_to_end_while_somebody_waits_for_its_room_alone(ledger: Ledg
     victim = training(ledger, "younger", began=30)
     first, _ = asked(ledger, "first", URGENT)
     assert first is not None
-    assert ledger.displacing(victim) is None, "what it needs is still brought"
+    assert ledger.displacing(victim, LATER) is None, "what it needs is still brought"
     asking = ask(ledger, ledger.advance(first, AttemptState.STAGED))
     assert asking is not None and (asking.displaces, asking.displacing_at) == ((victim.label,), LATER)
-    assert ledger.displacing(victim) == asking == ask(ledger, asking)
+    assert ledger.displacing(victim, LATER) == asking == ask(ledger, asking)
+    assert ledger.displacing(victim, asking.lease_expires_at) is None, "nobody carries it"
     ledger.settle(asking, Outcome.CANCELLED, "nobody needs it", LATER)
-    assert ledger.displacing(victim) is None
+    assert ledger.displacing(victim, LATER) is None
 
 
 def test_nobody_is_told_who_need_not_end_any_more(ledger: Ledger) -> None:
@@ -117,7 +118,7 @@ def test_nobody_is_told_who_need_not_end_any_more(ledger: Ledger) -> None:
     ledger.settle(older, Outcome.SUCCEEDED, "it is done", LATER)
     asking = ask(ledger, first)
     assert asking is not None and asking.displaces == ()
-    assert ledger.displacing(younger) is None
+    assert ledger.displacing(younger, LATER) is None
 
 
 def test_nobody_is_told_where_the_place_is_lost_meanwhile(ledger: Ledger) -> None:
@@ -126,7 +127,7 @@ def test_nobody_is_told_where_the_place_is_lost_meanwhile(ledger: Ledger) -> Non
     first, _ = asked(ledger, "first", URGENT)
     assert first is not None
     assert ask(ledger, first, seen=snapshot(cluster_state(ONPREM, nodes=()))) is None
-    assert ledger.displacing(victim) is None
+    assert ledger.displacing(victim, LATER) is None
     assert ledger.attempts("first") == (first,)
 
 
@@ -139,7 +140,7 @@ def test_who_waits_for_another_of_its_department_to_end_takes_back_what_is_lent_
         attempt, _ = asked(ledger, run, owner, **lent)
         assert attempt is not None and attempt.displaces == (victim.label,)
         asking = ask(ledger, ledger.advance(attempt, AttemptState.STAGED), **lent)
-        assert asking is not None and ledger.displacing(victim) == asking
+        assert asking is not None and ledger.displacing(victim, LATER) == asking
 
 
 def test_who_has_come_to_use_nothing_but_what_is_its_own_is_not_told_any_more(ledger: Ledger) -> None:
@@ -152,7 +153,7 @@ def test_who_has_come_to_use_nothing_but_what_is_its_own_is_not_told_any_more(le
     assert owner is not None and owner.displaces == (wanted.label,)
     ledger.settle(beside, Outcome.SUCCEEDED, "it is done", LATER)
     assert ask(ledger, ledger.advance(owner, AttemptState.STAGED), **lent) is None
-    assert ledger.displacing(wanted) is None
+    assert ledger.displacing(wanted, LATER) is None
 
 
 def test_what_is_known_of_who_may_give_way_is_read_where_the_policy_lets_anybody(ledger: Ledger) -> None:

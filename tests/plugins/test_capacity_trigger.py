@@ -55,7 +55,7 @@ def displacing(ledger: Ledger, now: datetime) -> tuple[Attempt, Attempt]:
     asking = ledger.displace(
         staged, now=now, snapshot=snapshot(), policy=placement_policy(), needed=lambda seen, asked: asked
     )
-    assert asking is not None and ledger.displacing(victim) == asking
+    assert asking is not None and ledger.displacing(victim, asking.reserved_at) == asking
     return victim, asking
 
 
@@ -80,7 +80,7 @@ def test_a_run_that_has_a_place_waits_until_those_that_give_way_have_ended(insta
 @pytest.mark.usefixtures("_soon")
 def test_nobody_gives_way_any_more_to_a_run_whose_task_is_ended(installed: Installed) -> None:
     ledger = installed.ledger
-    victim, _ = displacing(ledger, datetime.now(UTC))
+    victim, asking = displacing(ledger, datetime.now(UTC))
 
     async def kill() -> None:
         trigger = CapacityTrigger(job=encode(JOB), run=RUN, poll_seconds=0.1)
@@ -91,4 +91,4 @@ def test_nobody_gives_way_any_more_to_a_run_whose_task_is_ended(installed: Insta
 
     asyncio.run(kill())
     assert ledger.attempt(RUN, 1).outcome is Outcome.CANCELLED
-    assert ledger.displacing(victim) is None
+    assert ledger.displacing(victim, asking.reserved_at) is None

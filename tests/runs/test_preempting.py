@@ -144,10 +144,10 @@ def test_what_one_leaves_is_held_for_whom_it_left_it_to(
 def test_when_the_one_that_is_waited_for_ends_by_itself_nobody_else_is_asked(leaving: Carried, urgent: Carried) -> None:
     assert isinstance(urgent.advance(), GivingWay)
     others = [a for a in urgent.services.recent_attempts() if a.run not in {leaving.run, urgent.run}]
-    assert [urgent.services.ledger.displacing(other) for other in others] == [None]
+    assert [urgent.services.ledger.displacing(other, urgent.services.clock()) for other in others] == [None]
     settle(leaving.services, leaving.attempts[0], Ended(kind=VerdictKind.SUCCEEDED, reason="it is done"))
     assert isinstance(urgent.advance(), Watching)
-    assert [urgent.services.ledger.displacing(other) for other in others] == [None]
+    assert [urgent.services.ledger.displacing(other, urgent.services.clock()) for other in others] == [None]
 
 
 def test_a_run_to_which_nobody_may_give_way_any_more_is_placed_anew_with_the_next_look(
@@ -161,7 +161,7 @@ def test_a_run_to_which_nobody_may_give_way_any_more_is_placed_anew_with_the_nex
     lost = "its place does not fit any more, whoever gives way"
     assert step.why == f"attempt 1 of {urgent.run} is placed anew: {lost}"
     assert [attempt.outcome for attempt in urgent.attempts] == [Outcome.MIGRATED]
-    assert urgent.services.ledger.displacing(leaving.attempts[0]) is None
+    assert urgent.services.ledger.displacing(leaving.attempts[0], urgent.services.clock()) is None
     assert isinstance(urgent.advance(), Waiting)
 
 
@@ -172,7 +172,7 @@ def test_whoever_carries_on_after_a_crash_waits_for_the_same_ones(leaving: Carri
     (only,) = urgent.attempts
     assert (only.state, only.displaces) == (AttemptState.STAGED, (leaving.attempts[0].label,))
     assert only.lease_expires_at > lease
-    assert urgent.services.ledger.displacing(leaving.attempts[0]) == only
+    assert urgent.services.ledger.displacing(leaving.attempts[0], urgent.services.clock()) == only
 
 
 def test_a_run_that_nobody_carries_any_more_keeps_nobody_from_training_on(leaving: Carried, urgent: Carried) -> None:
@@ -180,9 +180,10 @@ def test_a_run_that_nobody_carries_any_more_keeps_nobody_from_training_on(leavin
     victim = leaving.attempts[0]
     later = an_hour_later(urgent.services)
     later.ledger.renew_lease(victim, later.clock() + timedelta(hours=1))
+    assert later.ledger.displacing(victim, later.clock()) is None, "before anybody closes it"
     admit(later, leaving.run, leaving.job)  # whoever looks for a place closes what nobody carries
     assert urgent.attempts[0].outcome is Outcome.PREEMPTED
-    assert later.ledger.displacing(victim) is None
+    assert later.ledger.displacing(victim, later.clock()) is None
     watch, cluster = watched(leaving, victim)
     assert watch.poll().ended is None
     assert not cluster.stopped

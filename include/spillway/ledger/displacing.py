@@ -29,9 +29,9 @@ class DisplacingStore:
     def __init__(self, database: Database) -> None:
         self.database = database
 
-    def displacing(self, attempt: Attempt) -> Attempt | None:
-        """The attempt for which this one is asked to end; None where there is none."""
-        asking = select_attempts().where(OPEN, attempts.c.displacing_at.is_not(None))
+    def displacing(self, attempt: Attempt, now: datetime) -> Attempt | None:
+        """The attempt for which this one is asked to end; None where there is none, or nobody carries it."""
+        asking = select_attempts().where(OPEN, attempts.c.displacing_at.is_not(None), attempts.c.lease_expires_at > now)
         with self.database.reading() as connection:
             found = fetch_attempts(connection, asking)
         return next((other for other in found if attempt.label in other.displaces), None)

@@ -138,11 +138,11 @@ class Watch:
         """Why an attempt whose pod goes on is to end, or None."""
         if stall is not None and stall.over:
             return PodVerdict(kind=VerdictKind.STALLED, reason=stall.reason)
-        return self._ordered_away(now) or self._displaced()
+        return self._ordered_away(now) or self._displaced(now)
 
-    def _displaced(self) -> PodVerdict | None:
+    def _displaced(self, now: datetime) -> PodVerdict | None:
         """That the attempt is to give way to one that waits for its room and nothing else."""
-        other = self.services.ledger.displacing(self.attempt)
+        other = self.services.ledger.displacing(self.attempt, now)
         if other is None:
             return None
         first = f"{other.run} of '{other.job.department}' ({other.job.priority}), which comes first"
