@@ -117,7 +117,10 @@ def test_while_the_key_of_a_dataset_is_not_known_nothing_counts_as_withdrawn(
 @pytest.mark.parametrize(
     ("words", "problem"),
     [
-        (("cloud", "plain"), "the dataset 'plain' has no cache"),
+        (
+            ("cloud", "plain"),
+            "the dataset 'plain' has no cache; what is kept from before it had none goes with --withdrawn",
+        ),
         (("clowd",), "unknown cluster 'clowd'"),
         (("cloud", "facse"), "unknown dataset 'facse'"),
     ],

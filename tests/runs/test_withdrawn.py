@@ -11,7 +11,7 @@ import yaml
 
 from spillway.clouds.kubernetes import KubernetesCluster
 from spillway.errors import AccessDenied
-from spillway.model import JobSpec, Tier, VerdictKind
+from spillway.model import DatasetUse, JobSpec, Tier, VerdictKind
 from spillway.runs.pod_access import access_objects, of_readers, store_names
 from spillway.runs.services import Services
 from spillway.runs.settling import Ended, settle
@@ -115,6 +115,32 @@ def test_an_open_attempt_keeps_them_until_it_is_settled(
     assert swept(later) == set()
     settle(services, placed, Ended(kind=VerdictKind.LOST_NODE, reason="its node was lost"))
     assert swept(later) == {(name, True) for name in named(services, "vault", "store", "cache")}
+
+
+def test_the_identity_for_public_parts_ends_when_its_site_names_none_and_no_open_attempt_has_it(
+    installation: Installation, open_run: Carry, make_job: MakeJob
+) -> None:
+    mixed = {"name": "mixed", "home": "onprem", "prefix": "", "include": ["digits/*"]}
+    made = declare(installation, mixed | {"rules": [{"prefix": "digits/", "tier": "public"}]})
+    placed = open_run(make_job(datasets=(DatasetUse(name="mixed", part=Tier.PUBLIC),))).place()
+    made.site("onprem").client.apply(access_objects(made, placed))
+    (name,) = (f"{store}-public" for store in named(made, None, "store"))
+    file = installation.config / "clusters.yaml"
+    declared = yaml.safe_load(file.read_text())
+    for cluster in declared["clusters"]:
+        del cluster["object_store"]["public_pod_connection"]
+    file.write_text(yaml.safe_dump(declared))
+    later = installation.services()
+
+    def gone(services: Services) -> list[tuple[str, bool]]:
+        entries: tuple[Swept, ...] = sweep(services, somebody, print)
+        return [(entry.attempt, entry.done) for entry in entries if entry.cluster == "onprem"]
+
+    assert (gone(later), name in installation.secrets("onprem")) == ([], True)
+    settle(made, placed, Ended(kind=VerdictKind.LOST_NODE, reason="its node was lost"))
+    assert gone(made) == []
+    assert gone(later) == [(name, True)]
+    assert name not in installation.secrets("onprem")
 
 
 @pytest.mark.parametrize("may_list", [False, True])

@@ -127,6 +127,8 @@ def _store(services: Services, site: Cluster) -> ObjectStore:
 
 def _prefix(services: Services, wanted: Dataset) -> str:
     if wanted.cache is None:
-        problem = f"the dataset '{wanted.name}' has no cache; without a dataset all that is at the site is deleted"
+        problem = (
+            f"the dataset '{wanted.name}' has no cache; what is kept from before it had none goes with --withdrawn"
+        )
         raise ConfigError("datasets.yaml", f"{wanted.name}.cache", problem)
     return prefix_of(key_of(services.connect(wanted.cache.connection).password or ""), wanted.name)

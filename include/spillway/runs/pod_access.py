@@ -31,11 +31,15 @@ def _pod_store(services: Services, attempt: Attempt) -> ConnectionSpec:
     return services.connect(let_read(services, dataset, cluster, run=attempt.run))
 
 
+OF_PARTS = "-public"
+"""How the names end of what pods have that read public parts, where core data is."""
+
+
 def store_names(installation: str, whose: str = "") -> Mapping[str, str]:
     """What the objects are called that pods reach their stores with, by what each is for.
 
     Each installation has its own: another one in the same namespace may use another store. So has each dataset that is
-    read from other sites (``whose``, see ``of_readers``), and so have pods that read public parts.
+    read from other sites (``whose``, see ``of_readers``), and so have pods that read public parts (``OF_PARTS``).
     """
     return {what: f"spillway-{what}-{installation}{whose}" for what in ("store", "store-ca", "cache", "cache-ca")}
 
@@ -51,7 +55,7 @@ def pod_access(services: Services, attempt: Attempt) -> PodAccess:
     if services.store_site(attempt.job, here) != here:
         whose = of_readers(attempt.job.datasets[0].name)
     else:
-        whose = "-public" if public_identity(services, attempt) else ""
+        whose = OF_PARTS if public_identity(services, attempt) else ""
     names = store_names(installation, whose)
     certificates = _certificates(services, attempt)
     return PodAccess(

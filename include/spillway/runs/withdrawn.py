@@ -1,4 +1,7 @@
-"""Identities and keys in a namespace for datasets that its pods may not read at another site, or keep, any more."""
+"""Identities and keys in a namespace with which its pods may not read, or keep, anything any more.
+
+Those of datasets that are read at another site, and that for public parts.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from collections.abc import Iterator
 
 from spillway.clouds.base import ClusterClient
 from spillway.model import AttemptState, Cluster, Tier
-from spillway.runs.pod_access import of_readers, store_names
+from spillway.runs.pod_access import OF_PARTS, of_readers, store_names
 from spillway.runs.services import Services
 
 
@@ -21,14 +24,19 @@ def withdrawn(services: Services, cluster: Cluster, client: ClusterClient) -> tu
     """
     installation = services.ledger.installation()
     own = "|".join(re.escape(name) for name in store_names(installation).values())
-    of_a_dataset = re.compile(f"({own})-[0-9a-f]{{8}}")
-    there = [(kind, name) for kind, name in client.applied(installation) if of_a_dataset.fullmatch(name)]
+    special = re.compile(f"({own})({OF_PARTS}|-[0-9a-f]{{8}})")
+    there = [(kind, name) for kind, name in client.applied(installation) if special.fullmatch(name)]
     needed = {*_declared(services, cluster, installation), *_in_use(services, cluster, installation)} if there else ()
     return tuple((kind, name) for kind, name in there if name not in needed)
 
 
 def _declared(services: Services, cluster: Cluster, installation: str) -> Iterator[str]:
-    """Those of datasets that may be read from there; where core data may be stored it is read there itself."""
+    """Those of datasets that may be read from there, and of public parts where it has an identity for these.
+
+    Where core data may be stored it is read there itself.
+    """
+    if cluster.object_store.public_pod_connection is not None:
+        yield from store_names(installation, OF_PARTS).values()
     for dataset in services.configuration.datasets.values():
         if dataset.remote_read is not None and not cluster.may_hold(Tier.CORE):
             names = store_names(installation, of_readers(dataset.name))
@@ -41,3 +49,5 @@ def _in_use(services: Services, cluster: Cluster, installation: str) -> Iterator
         if attempt.state is not AttemptState.SETTLED and attempt.candidate.cluster == cluster.name:
             for dataset in attempt.job.datasets:
                 yield from store_names(installation, of_readers(dataset.name)).values()
+            if attempt.job.reads_a_part:
+                yield from store_names(installation, OF_PARTS).values()
