@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,10 @@ from spillway.model import Cluster, Dataset, DatasetUse, RunPolicy, Tier, TierRu
 from spillway.runs.distribution import Route, dataset_routes
 from spillway.runs.moving_datasets import copy_dataset
 from spillway.runs.services import Services, Site
+from spillway.runs.sharing import divide_dataset
 from spillway.runs.staging import stage_datasets
-from spillway.sync.manifest import verified_copies
+from spillway.stores.entries import read_copy
+from spillway.sync.manifest import manifest_key, verified_copies
 from spillway.testing.builders import NOW, cloud_cluster, dataset, job_spec, onprem_cluster, placement_policy
 from spillway.testing.folder_sites import folder_sites
 from spillway.testing.ledger_files import new_ledger
@@ -108,6 +111,30 @@ def test_of_a_part_nothing_else_is_brought_whatever_the_site_may_store(
     assert dict(verified_copies(services.site("cloud").datasets)) == {record: 3}
     refused = 0 if residency is CORE else 1  # what a site may store and nobody asked for was refused to nobody
     assert [line[1] for line in lines(services)].count(TransferOutcome.REFUSED) == refused
+
+
+@pytest.mark.parametrize(
+    ("record", "part", "change"),
+    [
+        pytest.param("digits", None, partial(copy_dataset, part=PUBLIC), id="the whole"),
+        pytest.param("digits@public", PUBLIC, copy_dataset, id="its part"),
+        pytest.param("digits@public", PUBLIC, partial(divide_dataset, workers=2, share_bytes=1), id="by several"),
+    ],
+)
+def test_a_copy_is_not_called_whole_once_another_record_replaced_what_they_share(
+    services_of: Callable[..., Services], record: str, part: Tier | None, change: Callable[..., Any]
+) -> None:
+    services = services_of(frozenset({CORE}))
+    home, cloud = (services.site(site).datasets for site in ("onprem", "cloud"))
+    copy_dataset(services, MIXED, "cloud", part=part)
+    for key in OPEN:
+        home.put(key, b"new one", size_bytes=7)
+    change(services, MIXED, "cloud")
+    assert record not in verified_copies(cloud)
+    copy_dataset(services, MIXED, "cloud", part=part)
+    assert record in verified_copies(cloud)
+    there = {entry.key: entry.etag for entry in cloud.list("digits/")}
+    assert {synced.destination_etag == there[key] for key, synced in read_copy(cloud, manifest_key(record))} == {True}
 
 
 def test_a_dry_run_withholds_too_and_writes_no_line(services_of: Callable[..., Services]) -> None:

@@ -78,6 +78,11 @@ class DatasetUse:
         """Under which name the copy at the site is recorded: where no core data is, it is of the public part alone."""
         return self.name if self.part is None or not site.may_hold(Tier.CORE) else f"{self.name}@{self.part}"
 
+    def records_beside(self, site: Cluster) -> tuple[str, ...]:
+        """The names of other records of the dataset that the site may have: of what other jobs read of it there."""
+        uses = (DatasetUse(name=self.name, part=part) for part in (None, Tier.PUBLIC))
+        return tuple({use.record_at(site) for use in uses} - {self.record_at(site)})
+
     def tier_of(self, dataset: Dataset) -> Tier:
         """The tier of whatever is made from what is read of it."""
         return self.part or dataset.strictest

@@ -50,16 +50,17 @@ def copy_dataset(
     """
     shipment = dataset_shipment(services, dataset, target, whole=whole, part=part, run=run)
     with open_route(services, shipment, dry_run=dry_run) as route:
-        site = limited_to(part, route.destination.cluster)
+        site, use = limited_to(part, route.destination.cluster), DatasetUse(name=dataset.name, part=part)
         report = sync_dataset(
             source=route.source.datasets,
             destination=route.destination.datasets,
-            dataset=DatasetUse(name=dataset.name, part=part).record_at(route.destination.cluster),
+            dataset=use.record_at(route.destination.cluster),
             prefix=dataset.prefix,
             include=dataset.include,
             exclude=dataset.exclude,
             admit=admits(dataset, site),
             tag_rules=tag_rules(dataset, site),
+            beside=use.records_beside(route.destination.cluster),
             delete=delete,
             delete_share_max=delete_share_max,
             verify=verify,

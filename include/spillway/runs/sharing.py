@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from spillway.ledger import TransferOutcome
-from spillway.model import Dataset
+from spillway.model import Dataset, DatasetUse
 from spillway.runs.moving_datasets import dataset_shipment, record_kept_back, record_sync, require_whole
 from spillway.runs.residency import admits, tag_rules
 from spillway.runs.routes import OpenRoute, open_route
@@ -104,4 +104,5 @@ def _ends(source: ObjectStore, destination: ObjectStore, dataset: Dataset, route
         scope=dataset.scope,
         under_way=route.under_way,
         tag_rules=tag_rules(dataset, route.destination.cluster),
+        beside=DatasetUse(name=dataset.name).records_beside(route.destination.cluster),
     )

@@ -33,6 +33,7 @@ def sync_dataset(
     exclude: tuple[str, ...] = (),
     admit: Callable[[str], bool] = lambda key: True,
     tag_rules: TagRules | None = None,
+    beside: tuple[str, ...] = (),
     delete: bool = False,
     delete_share_max: float = DELETE_SHARE_MAX,
     verify: bool = False,
@@ -57,6 +58,7 @@ def sync_dataset(
         tag_rules: what an object's tags must say before it may leave. While the plan is made they are asked for of what
             is about to be copied, and of what was copied before where both sides are compared. What becomes of those
             that may not leave tells the table of ``sync.leaving``.
+        beside: the names of other records over the same keys; where something is changed they are not whole any more.
         delete: also remove what the source no longer has, after every copy succeeded, within the guard; both sides
             are listed for it.
         delete_share_max: the part of what is at the destination, in [0, 1], that may be deleted.
@@ -81,6 +83,7 @@ def sync_dataset(
         scope=KeyScope(prefix=prefix, include=include, exclude=exclude),
         under_way=under_way,
         tag_rules=tag_rules,
+        beside=beside,
     )
     for tried in range(1, _TRIES + 1):
         wish = Wish(

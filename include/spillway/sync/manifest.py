@@ -202,22 +202,34 @@ def distrusted_on_failure(
     told to end does not wait for a store that is silent.
     """
 
-    def distrust() -> None:
+    def try_to() -> None:
         with suppress(SpillwayError):  # the first failure is the one to tell
-            theirs = load_record(store, dataset)
-            if theirs.record is not None and theirs.whole and theirs.body != mine().body:
-                save_record(store, replace(theirs.record, whole=False), over=theirs)
+            distrust(store, dataset, unless=mine())
 
     try:
         yield
     except BaseException as problem:
         if told_to_end(type(problem)):
-            aside = Thread(target=distrust, name="distrust", daemon=True)
+            aside = Thread(target=try_to, name="distrust", daemon=True)
             aside.start()
             leave([aside])
         else:
-            distrust()
+            try_to()
         raise
+
+
+_NO_RECORD = StoredRecord()
+
+
+def distrust(store: ObjectStore, dataset: str, *, unless: StoredRecord = _NO_RECORD) -> None:
+    """A record of the dataset, unless it is that one, does not call its copy whole any more: the next sync looks.
+
+    Raises:
+        PreconditionFailed: a sync of that dataset recorded something else meanwhile.
+    """
+    theirs = load_record(store, dataset)
+    if theirs.record is not None and theirs.whole and theirs.body != unless.body:
+        save_record(store, replace(theirs.record, whole=False), over=theirs)
 
 
 def check_unchanged(store: ObjectStore, dataset: str, stored: StoredRecord) -> None:

@@ -20,6 +20,7 @@ from spillway.sync.listing import Admit, list_both
 from spillway.sync.manifest import (
     StoredRecord,
     check_unchanged,
+    distrust,
     distrusted_on_failure,
     remove_left_overs,
     save_record,
@@ -37,7 +38,7 @@ _DELETE_TRIES, _DELETE_PAUSE_SECONDS = 3, 0.5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Route:
-    """A dataset and the stores that it goes between.
+    """A dataset and the stores that it goes between; ``beside``: other records that may be there of the same keys.
 
     ``under_way`` is as in ``Transfer``; ``tag_rules``: what its objects' tags must say, None where they say nothing.
     """
@@ -48,6 +49,7 @@ class Route:
     scope: KeyScope
     under_way: UnderWay = nullcontext
     tag_rules: TagRules | None = None
+    beside: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -199,12 +201,15 @@ def carry_out(route: Route, work: Work, on_progress: OnProgress | None = None) -
 
 
 def open_record(route: Route, work: Work) -> None:
-    """Mark the copy as not whole before it is changed.
+    """Mark the copy as not whole before it is changed, and those that are recorded beside it: they share objects.
 
     Raises:
         PreconditionFailed: another sync has begun or ended since the plan was made.
     """
-    if work.stored.record is not None and work.stored.whole and (len(work.copies) or len(work.deletes)):
+    changes = len(work.copies) or len(work.deletes)
+    for record in route.beside if changes else ():
+        distrust(route.destination, record)
+    if work.stored.record is not None and work.stored.whole and changes:
         opened = replace(work.stored.record, whole=False)
         work.stored = save_record(route.destination, opened, over=work.stored)
 
