@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadScopeScheduling
 
 pytest_plugins = [
@@ -18,8 +18,16 @@ pytest_plugins = [
     "spillway.testing.sandbox_server",
 ]
 
-# How long an example takes says something of the machine only.
-settings.register_profile("suite", deadline=None, max_examples=40)
+# How long an example takes says something of the machine only, and what passes today passes tomorrow: the examples are
+# the same each time, and none is kept from an earlier run. `--hypothesis-profile=default` asks for new ones.
+settings.register_profile(
+    "suite",
+    deadline=None,
+    max_examples=40,
+    derandomize=True,
+    database=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+)
 settings.load_profile("suite")
 
 TESTS = Path(__file__).parent

@@ -115,4 +115,4 @@ class Ownership(RuleBasedStateMachine):
 
 
 TestOwnership = Ownership.TestCase
-TestOwnership.settings = settings(max_examples=40, stateful_step_count=15, deadline=None)
+TestOwnership.settings = settings(max_examples=40, stateful_step_count=15)

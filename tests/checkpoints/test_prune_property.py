@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spillway.checkpoints import claims, parts
@@ -196,7 +196,7 @@ orders = st.lists(st.tuples(st.sampled_from(WHO), st.integers(1, 12)), max_size=
     bodies=st.lists(st.sampled_from(BODIES), min_size=1, max_size=3, unique=True),
     kind=st.sampled_from(["commit", "copy"]),
 )
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=30)
 def test_whatever_the_order_of_their_requests_a_commit_loses_no_part_to_a_prune(
     order: list[str], bodies: list[bytes], kind: str
 ) -> None:

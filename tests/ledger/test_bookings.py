@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta, timezone
 from decimal import Decimal
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlalchemy.exc import IntegrityError, StatementError
 
@@ -104,7 +104,7 @@ def test_a_pod_never_ends_before_it_starts(ledger: Ledger) -> None:
 amounts = st.decimals(min_value=0, max_value=10**12, places=9)
 
 
-@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=10)
 @given(values=st.lists(amounts, min_size=1, max_size=4))
 def test_money_is_exact_to_the_last_digit(ledger: Ledger, values: list[Decimal]) -> None:
     before = ledger.costs("r")

@@ -12,7 +12,7 @@ from datetime import timedelta
 from decimal import Decimal
 from typing import Any
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spillway.ledger import Ledger, open_ledger
@@ -75,7 +75,7 @@ def _check_capacity(ledger: Ledger, place: Candidate, capacity: int, sizes: Sequ
     assert all(gpus > capacity - sum(promised) for gpus in refused), "refused although it fitted"
 
 
-@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=8)
 @given(capacity=st.integers(0, 12), shares=st.lists(st.lists(st.integers(1, 5), max_size=3), min_size=2, max_size=5))
 def test_threads_never_reserve_more_than_there_is(ledger: Ledger, capacity: int, shares: list[list[int]]) -> None:
     place = dataclasses.replace(PLACE, cluster=f"cluster-{next(numbers)}")
@@ -104,7 +104,7 @@ shapes = st.sampled_from(
 )
 
 
-@settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=6)
 @given(
     asked=st.lists(st.lists(st.tuples(st.sampled_from("ab"), shapes), min_size=2, max_size=4), min_size=2, max_size=4),
     limit=st.sampled_from([8, 20, 100]),
