@@ -9,6 +9,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 import yaml
@@ -23,6 +24,13 @@ from spillway.testing.disks import small_disk
 from spillway.testing.sandbox_server import Installation
 
 INCLUDE = Path(__file__).resolve().parents[2] / "include"
+
+
+@pytest.fixture(autouse=True)
+def _same_environment() -> Iterator[None]:
+    """What the sandbox's commands set in their process, which is that of later tests here, ends with the test."""
+    with patch.dict(os.environ):
+        yield
 
 
 @pytest.fixture

@@ -105,6 +105,7 @@ def test_behind_a_proxy_it_is_the_file_that_is_told_of_and_not_the_store(
     s3_server: S3Server, proxy: FaultyProxy, bucket: str, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("http_proxy", proxy.url)
+    monkeypatch.setenv("no_proxy", "")
     store = S3Store(name="s3://b@onprem", endpoint=s3_server.endpoint(attempts=3), bucket=bucket)
     put(store, file)
     assert any(request.startswith("PUT http://") for request in proxy.requests)
