@@ -9,6 +9,7 @@ from typing import Any
 from spillway.model import JobSpec, OpenAttempt, PlacementPolicy, PodUse, PreemptionPlan, Reservation, Snapshot
 from spillway.placement.context import index
 from spillway.placement.policy import choose, place
+from spillway.placement.preemption import still_needed
 from spillway.testing.builders import (
     NOW,
     cluster_state,
@@ -63,13 +64,19 @@ def site(*running: Trains, nodes: int = 2, **fields: Any) -> Snapshot:
 
 
 def plan(job: JobSpec, seen: Snapshot, policy: PlacementPolicy = PREEMPTING) -> PreemptionPlan:
-    """What the decision says of who gives way; that and the look without the table come to the same place."""
+    """What the decision says of who gives way.
+
+    That and the look without the table come to the same place, and where nothing has changed the same are asked to end.
+    """
     decision = place(job, seen, policy)
     assert decision.preemption is not None
     assert decision.chosen == decision.preemption.place
     quick = choose(job, index(seen, policy))
     kept = tuple(verdict for verdict in decision.verdicts if verdict.candidate == decision.chosen)
     assert quick == replace(decision, verdicts=kept)
+    if decision.chosen is not None:
+        named = tuple(victim.attempt for victim in decision.preemption.victims)
+        assert still_needed(job, decision.chosen, named, index(seen, policy)) == named
     return decision.preemption
 
 
