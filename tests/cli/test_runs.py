@@ -5,14 +5,17 @@ from __future__ import annotations
 import json
 import signal
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 import yaml
+from sqlalchemy import delete
 
 from spillway.checkpoints.progress import Progress, write_progress
 from spillway.config import load_job
+from spillway.ledger.schema import cool_downs
 from spillway.model import Attempt, AttemptState, CoolDown, DatasetUse, Outcome, Tier
 from spillway.runs.engine import place_run
 from spillway.runs.services import Services
@@ -45,11 +48,24 @@ def running_attempt(services: Services) -> Attempt:
     return seen
 
 
-def test_a_job_waits_for_room_is_carried_to_its_end_and_shown(spillway: Spillway, services: Services) -> None:
-    until = services.clock() + timedelta(seconds=3)
+def no_room(services: Services) -> None:
+    until = services.clock() + timedelta(hours=1)
     for cluster in ("onprem", "cloud"):
         services.ledger.cool_down(CoolDown(cluster=cluster, pool="gpu", until=until, reason="the test wants it"))
-    answer = spillway("runs", "start", "quick", "--poll-seconds", "0.2")
+
+
+def make_room_once_somebody_waits(services: Services) -> None:
+    eventually(lambda: any(services.ledger.decisions(run.run) for run in services.ledger.runs()))
+    with services.ledger.database.writing() as connection:
+        connection.execute(delete(cool_downs))
+
+
+def test_a_job_waits_for_room_is_carried_to_its_end_and_shown(spillway: Spillway, services: Services) -> None:
+    no_room(services)
+    with ThreadPoolExecutor(1) as beside:
+        making = beside.submit(make_room_once_somebody_waits, services)
+        answer = spillway("runs", "start", "quick", "--poll-seconds", "0.2")
+        making.result()
     run = only_run(services)
     assert answer.code == 0, answer.err
     assert answer.out.startswith(f"run {run}\n")
@@ -183,9 +199,7 @@ def test_a_run_that_waits_for_a_place_is_cancelled(spillway: Spillway, services:
 def test_a_job_that_waits_for_a_place_ends_with_one_message_when_it_is_cancelled(
     spillway: Spillway, start_spillway: StartSpillway, services: Services
 ) -> None:
-    until = services.clock() + timedelta(hours=1)
-    for cluster in ("onprem", "cloud"):
-        services.ledger.cool_down(CoolDown(cluster=cluster, pool="gpu", until=until, reason="the test wants it"))
+    no_room(services)
     process = start_spillway("runs", "start", "quick", "--poll-seconds", "0.2")
     eventually(lambda: process.stdout and "waits, nothing fits now" in process.stdout.readline())
     run = only_run(services)

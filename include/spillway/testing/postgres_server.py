@@ -56,7 +56,7 @@ class PostgresServer:
         return True
 
     def _execute(self, statement: str) -> None:
-        connection: Any = psycopg2.connect(self.url("postgres"), connect_timeout=1)
+        connection: Any = psycopg2.connect(self.url("postgres"), connect_timeout=60)
         try:
             connection.autocommit = True
             with connection.cursor() as cursor:
