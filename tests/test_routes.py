@@ -45,7 +45,7 @@ HARMLESS = frozenset({
     "stores.http_pool.Origin", "stores.encrypted_cache.key_of", "stores.encrypted_cache.prefix_of",
     "stores.cache_room.list_blocks", "stores.cache_room.list_kept", "stores.cache_room.prefix_in",
     "stores.base.ObjectStore", "stores.base.list_data", "stores.limited.LimitedStore", "stores.rate.RateLimit",
-    "stores.patience.AWAY_SECONDS", "stores.s3.open_store",
+    "stores.entries.read_copy", "stores.patience.AWAY_SECONDS", "stores.s3.open_store",
     "sync.leaving.TagRules", "sync.listing.Admit", "sync.manifest.load_record", "sync.manifest.manifest_key",
     "sync.manifest.verified_copies", "sync.parts.record_part", "sync.progress.Expect", "sync.progress.Moving",
     "sync.progress.OnProgress", "sync.progress.PROGRESS_SECONDS", "sync.progress.Paced", "sync.report.ObjectFate",

@@ -137,6 +137,29 @@ def test_a_copy_is_not_called_whole_once_another_record_replaced_what_they_share
     assert {synced.destination_etag == there[key] for key, synced in read_copy(cloud, manifest_key(record))} == {True}
 
 
+def test_of_a_lost_home_no_copy_of_a_part_is_used_in_which_objects_became_core(
+    services_of: Callable[..., Services], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = job_spec(datasets=(DatasetUse(name="digits", part=PUBLIC),))
+    before = services_of(frozenset({PUBLIC}))
+    before.site("onprem").datasets.put("digits/open/shut/1", b"core by now", size_bytes=11)
+    stage_datasets(before, job, "cloud", print)
+    shut = replace(MIXED, rules=(*MIXED.rules, TierRule(prefix="digits/open/shut/", tier=CORE)))
+    for declared in (MIXED, shut):
+        services = services_of(frozenset({PUBLIC}), declared)
+
+        def silent(_prefix: str = "") -> Any:
+            raise Unreachable("onprem", "connection refused")
+
+        monkeypatch.setattr(services.site("onprem").datasets, "list", silent)
+        if declared is MIXED:
+            stage_datasets(services, job, "cloud", print)
+        else:
+            with pytest.raises(ResidencyRefused, match="1 objects recorded there are public no more"):
+                stage_datasets(services, job, "cloud", print)
+            assert lines(services)[-1][1] is TransferOutcome.REFUSED
+
+
 def test_a_dry_run_withholds_too_and_writes_no_line(services_of: Callable[..., Services]) -> None:
     services = services_of(frozenset({PUBLIC}))
     report = copy_dataset(services, MIXED, "cloud", dry_run=True)

@@ -82,15 +82,28 @@ def test_a_run_begins_beside_the_core_data_without_reading_it_and_goes_on_in_the
     assert list(there.list("faces/")) == []
 
 
-@pytest.mark.parametrize("loss", ["rules", "identity"])
+@pytest.mark.parametrize(
+    ("loss", "expected"),
+    [
+        ("rules", "make no object public any more"),
+        ("folder", "1 objects recorded there are public no more"),
+        ("identity", "name public_pod_connection"),
+    ],
+)
 def test_a_part_that_is_no_more_or_could_not_be_read_alone_is_refused_at_the_launch(
-    installation: Installation, services: Services, open_run: Any, make_job: Any, loss: str
+    installation: Installation, services: Services, open_run: Any, make_job: Any, loss: str, expected: str
 ) -> None:
     run: Carried = open_run(make_job(**PART))
+    store = services.site("onprem").datasets
+    if loss == "folder":
+        store.put("digits/shut/1", b"core by now", size_bytes=11)
     staged = stage(services, run.place(), run.said.append)
     assert staged.candidate.cluster == "onprem"
     if loss == "rules":
         declare(installation, MIXED | {"rules": [], "include": ["faces/*"], "prefix": "faces/"})
+    elif loss == "folder":
+        store.delete(["digits/shut/1"])
+        declare(installation, MIXED | {"rules": [*MIXED["rules"], {"prefix": "digits/shut/", "tier": "core"}]})
     else:
         file = installation.config / "clusters.yaml"
         clusters = yaml.safe_load(file.read_text())
@@ -98,7 +111,6 @@ def test_a_part_that_is_no_more_or_could_not_be_read_alone_is_refused_at_the_lau
             del cluster["object_store"]["public_pod_connection"]
         file.write_text(yaml.safe_dump(clusters))
     later = installation.services()
-    expected = "make no object public any more" if loss == "rules" else "name public_pod_connection"
     with pytest.raises(ResidencyRefused, match=expected):
         launch(later, staged, run.said.append)
     assert later.ledger.attempt(run.run, 1).state is AttemptState.STAGED

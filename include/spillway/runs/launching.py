@@ -15,7 +15,7 @@ from spillway.images.gate import require_environment, require_image
 from spillway.images.reference import ImageReference
 from spillway.ledger import TransferKind
 from spillway.model import Attempt, AttemptState, Cluster, Dataset, DatasetUse
-from spillway.runs.parts import require_parts
+from spillway.runs.parts import require_parts, require_recorded_part
 from spillway.runs.pod_access import access_objects, pod_access
 from spillway.runs.routes import Shipment, note_reading, refusal
 from spillway.runs.services import Say, Services, Site
@@ -70,6 +70,8 @@ def _require_residency(services: Services, attempt: Attempt) -> None:
     job = attempt.job
     require_parts(services, job, attempt.candidate.cluster, run=attempt.run)
     site = services.store_site(job, attempt.candidate.cluster)
+    for use in job.datasets:
+        require_recorded_part(services, use, site, run=attempt.run)
     tier = services.tier_of(job)
     if not services.cluster(site).may_hold(tier):
         made = Shipment(

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from spillway.errors import BadData, ResidencyRefused
 from spillway.ledger import TransferKind
 from spillway.model import Attempt, Dataset, DatasetUse, JobSpec, Tier
 from spillway.runs.moving_datasets import require_whole
 from spillway.runs.residency import admits, limited_to, tag_rules
 from spillway.runs.routes import Shipment, refusal
 from spillway.runs.services import Services
+from spillway.stores.entries import read_copy
+from spillway.sync.manifest import manifest_key
 from spillway.sync.parts import record_part
 from spillway.sync.report import SyncReport
 
@@ -30,16 +33,44 @@ def require_parts(services: Services, job: JobSpec, target: str, *, run: str | N
             fix = f"its pods there could read all of it: name public_pod_connection in the object_store of '{target}'"
         else:
             continue
-        what = Shipment(
-            kind=TransferKind.DATASET,
-            name=dataset.name,
-            tier=Tier.CORE,
-            source=dataset.home,
-            destination=target,
-            run=run,
-            fix=fix,
-        )
-        raise refusal(services, what)
+        raise _refusal(services, dataset, target, run, fix)
+
+
+def require_recorded_part(services: Services, use: DatasetUse, target: str, *, run: str | None = None) -> None:
+    """Return where every object that is recorded at the target as the part may still be of it, by the rules of now.
+
+    Those whose tags decide may: their tags were asked for when they were recorded.
+
+    Raises:
+        UnknownName: the dataset is not declared any more.
+        ResidencyRefused: an object is of the part no more; a line in the transfer log.
+        Missing, BadData: nothing was recorded there, or it cannot be read.
+    """
+    if use.part is None:
+        return
+    dataset, site = services.dataset(use.name), services.stores(target)
+    record = manifest_key(use.record_at(site.cluster))
+    try:
+        recorded = (key for key, _ in read_copy(site.datasets, record))
+        strays = sum(dataset.tier_of(key) is not use.part and not dataset.asks_tags(key) for key in recorded)
+    except ValueError as problem:
+        raise BadData(f"{site.datasets.name}/{record}", f"{problem}; sync the dataset to this site again") from problem
+    if strays:
+        fix = f"by its rules in datasets.yaml {strays} objects recorded there are {use.part} no more: stage it anew"
+        raise _refusal(services, dataset, target, run, fix)
+
+
+def _refusal(services: Services, dataset: Dataset, target: str, run: str | None, fix: str) -> ResidencyRefused:
+    what = Shipment(
+        kind=TransferKind.DATASET,
+        name=dataset.name,
+        tier=Tier.CORE,
+        source=dataset.home,
+        destination=target,
+        run=run,
+        fix=fix,
+    )
+    return refusal(services, what)
 
 
 def public_identity(services: Services, attempt: Attempt) -> str | None:

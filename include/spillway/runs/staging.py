@@ -22,7 +22,7 @@ from spillway.model import Attempt, AttemptState, Dataset, DatasetUse, JobSpec, 
 from spillway.runs.moving_checkpoints import copy_checkpoints
 from spillway.runs.moving_datasets import copy_dataset
 from spillway.runs.moving_images import copy_image
-from spillway.runs.parts import record_part_at_home, require_parts
+from spillway.runs.parts import record_part_at_home, require_parts, require_recorded_part
 from spillway.runs.predecessors import await_predecessors
 from spillway.runs.routes import let_read
 from spillway.runs.services import Say, Services
@@ -127,6 +127,7 @@ def _stage_dataset(
     except SpillwayError as problem:
         if not (_of_source(problem, first_at_home) and _verified(services, dataset, use, target)):
             raise
+        require_recorded_part(services, use, target, run=run)
         home = dataset.home
         say(f"dataset {use}: its home {home} cannot give it ({problem}); the verified copy at {target} is used")
         return None
