@@ -152,8 +152,10 @@ def test_hours_without_a_price_are_awaited_where_they_are_declared() -> None:
     assert said(job_spec(off_peak_ok=True), cloud(quiet, at=9 * HOUR)) == ()
 
 
-def test_who_is_ordered_to_a_cluster_does_not_wait() -> None:
-    assert said(PATIENT, cloud(destination=Destination(cluster="cloud"))) == ()
+@pytest.mark.parametrize("ordered", [Destination(cluster="cloud"), Destination(), Destination(spot=False)], ids=str)
+def test_who_is_ordered_elsewhere_does_not_wait(ordered: Destination) -> None:
+    """A run that leaves spot for its deadline has no time for that, nor has one whose site is to be cleared."""
+    assert said(PATIENT, cloud(destination=ordered)) == ()
 
 
 def test_a_price_that_is_too_high_by_day_only_passes_by_waiting() -> None:

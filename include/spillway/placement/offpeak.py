@@ -26,10 +26,9 @@ class _Awaited(NamedTuple):
 def off_peak(job: JobSpec, candidate: Candidate, context: Context) -> Rejection | None:
     """Whether the job had better wait: for the hours of this pool, or for cheaper ones of another one that suits it.
 
-    It waits no longer than its deadline allows, and not where somebody has ordered it to.
+    It waits no longer than its deadline allows, and not where it is ordered, by a person or by its deadline.
     """
-    ordered = context.snapshot.destination
-    if not job.off_peak_ok or (ordered is not None and ordered.cluster is not None):
+    if not job.off_peak_ok or context.snapshot.destination is not None:
         return None
     own = _awaited(job, candidate, context)
     if own is not None and own.begins_at <= context.snapshot.taken_at:
