@@ -11,7 +11,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from spillway.model import LateRun, MoveEstimate, Schedule
+from spillway.model import JobSpec, LateRun, MoveEstimate, Schedule
 
 RESTART = timedelta(minutes=10)
 """What a start costs before the job trains again, where nobody has measured it."""
@@ -52,6 +52,14 @@ def pace(schedule: Schedule, now: datetime, *, on_demand: bool = False, move: ti
 def spare(schedule: Schedule, now: datetime, move: timedelta) -> timedelta:
     """How long a job may still stay on spot and commit nothing; below 0 it is late. ``move`` as for ``pace``."""
     return timedelta() if schedule.moved else schedule.deadline - now - schedule.work_left - 2 * schedule.restart - move
+
+
+def time_left(job: JobSpec, schedule: Schedule | None) -> timedelta | None:
+    """How long the job trains at most from what it has committed; None where it does not say how long it takes.
+
+    How far a run is only its schedule says: one without a deadline counts as if it began anew.
+    """
+    return job.longest if job.longest is None or schedule is None else min(job.longest, schedule.work_left)
 
 
 def as_measured(schedule: Schedule, left: timedelta | None) -> Schedule:

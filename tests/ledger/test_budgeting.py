@@ -229,11 +229,11 @@ def test_an_attempt_that_begins_off_peak_keeps_that_price_and_the_budget_bears_n
     assert admit(ledger, policy, seen=seen) is None
     attempt = admit(ledger, policy, now=at_night, seen=seen)
     assert attempt is not None
-    assert attempt.price_per_gpu_hour == 5
-    promised = [ledger.budgets(policy, at_night, seen.declared)[0].reserved]
-    for state in (AttemptState.STAGED, AttemptState.LAUNCHED, AttemptState.RUNNING):
-        attempt = ledger.advance(attempt, state, started_at=at_night if state is AttemptState.RUNNING else None)
-    promised.append(ledger.budgets(policy, at_night, seen.declared)[0].reserved)
+    promised = [this_month(ledger, policy, at_night).reserved]
+    for state in (AttemptState.STAGED, AttemptState.LAUNCHED):
+        attempt = ledger.advance(attempt, state)
+    ledger.advance(attempt, AttemptState.RUNNING, started_at=at_night, price_per_gpu_hour=Decimal(5))
+    promised.append(this_month(ledger, policy, at_night).reserved)
     assert promised == [8, 5], "until it starts it may be too late for those hours"
 
 

@@ -12,8 +12,10 @@ from spillway.model import (
     Billing,
     BudgetState,
     Candidate,
+    DatasetFacts,
     Destination,
     JobSpec,
+    Link,
     NodePool,
     OffPeak,
     Rejection,
@@ -114,6 +116,43 @@ def test_what_is_free_on_premises_is_taken_at_once() -> None:
     chosen = place(PATIENT, both, placement_policy()).chosen
     assert chosen is not None
     assert chosen.cluster == "onprem"
+
+
+def test_hours_that_the_job_just_fills_are_not_waited_for_nor_the_next_ones_once_they_have_begun() -> None:
+    """Eight hours; looks are some seconds apart, and whoever is there may end some minutes later."""
+    full, nearly = (replace(PATIENT, expected_duration=lasting) for lasting in (8 * HOUR, 7.8 * HOUR))
+    by_day, begun = cloud(), cloud(at=9.5 * HOUR)
+    assert [[r.rule for r in said(job, by_day)] for job in (full, nearly)] == [[], ["off-peak"]]
+    assert said(nearly, begun) == said(full, begun) == ()
+    assert place(nearly, begun, placement_policy()).verdicts[0].price_per_gpu_hour == 8
+
+
+def test_a_run_that_comes_back_needs_the_hours_only_for_what_it_has_left() -> None:
+    """Three hours of the night are left, and one of six to train."""
+    schedule = Schedule(
+        began_at=NOW, deadline=NOW + 99 * HOUR, work=6 * HOUR, done=5 * HOUR, restart=timedelta(minutes=10)
+    )
+    late = place(PATIENT, cloud(at=14 * HOUR, schedule=schedule), placement_policy())
+    assert (late.chosen, late.verdicts[0].price_per_gpu_hour) == (BOUGHT, 5)
+
+
+def bringing(**fields: object) -> Snapshot:
+    """The cloud and a home from which the data takes four hours."""
+    far = onprem_cluster(link=Link(bandwidth_gbps=10.0))
+    data = {"digits": DatasetFacts(home="onprem", size_bytes=4 * 3600 * 1_250_000_000)}
+    both = snapshot(cluster_state(far, nodes=()), cluster_state(cloud_cluster(pools=(POOL,))), datasets=data)
+    return replace(both, **fields)  # type: ignore[arg-type]
+
+
+def test_data_has_to_be_there_before_a_job_is_cheaper_or_done() -> None:
+    """It is nine hours to the night, and the night has eight."""
+    reader = replace(job_spec(dataset="digits", gpu_model="H100"), off_peak_ok=True, expected_duration=3 * HOUR)
+    schedule = Schedule(began_at=NOW, deadline=NOW + 14 * HOUR, work=3 * HOUR, done=timedelta(), restart=HOUR / 6)
+    assert [r.rule for r in said(reader, bringing())] == ["off-peak"]
+    assert said(reader, bringing(schedule=schedule)) == ()
+    longer = replace(reader, expected_duration=5 * HOUR)
+    night = place(longer, bringing(taken_at=NOW + 9 * HOUR), placement_policy())
+    assert (night.chosen, night.verdicts[0].price_per_gpu_hour) == (BOUGHT, 8)
 
 
 PAID = cloud_pool(

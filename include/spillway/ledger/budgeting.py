@@ -152,8 +152,6 @@ def _promises(
         price, fixed = attempt.price_per_gpu_hour, attempt.fixed_cost_per_gpu_month
         if price is None:
             price, fixed = _declared(clusters, attempt.candidate)
-        elif not runs_now:  # it may start after the off-peak hours for whose price it was placed
-            price = max(price, _declared(clusters, attempt.candidate)[0])
         found.append(
             _Promise(
                 units=attempt.job.priced_units, start=start, end=end, price=price, fixed=fixed or _NONE, runs=runs_now

@@ -39,7 +39,7 @@ from spillway.model import (
     Reservation,
     Snapshot,
 )
-from spillway.pricing import monthly_fixed_cost, price_of_run
+from spillway.pricing import hourly_price, monthly_fixed_cost
 
 
 class ReservationStore:
@@ -236,9 +236,7 @@ def _reserved(
         reserved_at=now,
         lease_expires_at=now + lease,
         displaces=tuple(victim.attempt for victim in plan.victims) if plan else (),
-        price_per_gpu_hour=price_of_run(pool, place.billing, record.snapshot.taken_at, record.job.longest)
-        if pool
-        else None,
+        price_per_gpu_hour=hourly_price(pool, place.billing) if pool else None,  # until it starts
         fixed_cost_per_gpu_month=monthly_fixed_cost(pool, place.billing) if pool else None,
     )
     add_attempt(connection, attempt)

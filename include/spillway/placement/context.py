@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Mapping
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from decimal import Decimal
 from typing import Any, TypeVar
 
+from spillway.deadlines import RESTART, time_left
 from spillway.lines import transfer
 from spillway.model import (
     Billing,
@@ -118,12 +120,26 @@ class Context:
     def pool(self, candidate: Candidate) -> NodePool:
         return self.pools[candidate.cluster, candidate.pool]
 
+    def bringing(self, job: JobSpec, cluster: str) -> timedelta:
+        """How long the job's data takes to get there; what nobody knows of takes as long as a restart."""
+
+        def worked_out() -> timedelta:
+            parts = [part for use in job.datasets if (part := self.transfer(use, cluster)) is not None]
+            return sum((RESTART if part.duration is None else part.duration for part in parts), timedelta())
+
+        return self.once(("bringing", job.datasets, cluster), worked_out)
+
+    def occupied(self, job: JobSpec, candidate: Candidate) -> timedelta | None:
+        """How long the job would have its place: while its data is brought, and for what it has left to train."""
+        trains = time_left(job, self.snapshot.schedule)
+        return None if trains is None else self.bringing(job, candidate.cluster) + trains
+
     def price(self, job: JobSpec, candidate: Candidate) -> Decimal | None:
         """That of an hour of the job there if it begins now; None where no price can be believed."""
         usual, pool = self.prices.get(candidate), self.pool(candidate)
         if usual is None or pool.off_peak is None:
             return usual
-        now, lasting = self.snapshot.taken_at, job.longest
+        now, lasting = self.snapshot.taken_at, self.occupied(job, candidate)
         key = ("price", candidate, lasting)
         return self.once(key, lambda: price_of_run(pool, candidate.billing, now, lasting))
 
@@ -131,7 +147,7 @@ class Context:
         """That of an hour of the job there if it begins at the cheapest time of the day."""
         pool, now = self.pool(candidate), self.snapshot.taken_at
         cheaper = off_peak_price(pool, candidate.billing)
-        if cheaper is None or cheaper_from(pool, candidate.billing, now, job.longest) is None:
+        if cheaper is None or cheaper_from(pool, candidate.billing, now, self.occupied(job, candidate)) is None:
             return now_costs
         return min(cheaper, now_costs)
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import NamedTuple
 
+from spillway.deadlines import RESTART
 from spillway.model import Candidate, JobSpec, Rejection
 from spillway.offpeak import cheaper_from, off_peak_from, off_peak_price
 from spillway.placement.context import Context
@@ -33,7 +34,7 @@ def off_peak(job: JobSpec, candidate: Candidate, context: Context) -> Rejection 
     own = _awaited(job, candidate, context)
     if own is not None and own.begins_at <= context.snapshot.taken_at:
         return None
-    awaited = own if own is not None and _in_time(own, context) else _elsewhere(job, candidate, context)
+    awaited = own if own is not None and _in_time(job, own, context) else _elsewhere(job, candidate, context)
     if awaited is None:
         return None
     where = "here" if awaited.candidate == candidate else f"at {awaited.candidate.cluster}/{awaited.candidate.pool}"
@@ -45,15 +46,21 @@ def off_peak(job: JobSpec, candidate: Candidate, context: Context) -> Rejection 
 
 
 def _awaited(job: JobSpec, candidate: Candidate, context: Context) -> _Awaited | None:
-    """The hours of the pool that are of use to the job: cheaper for all of it, or any where it declares no prices."""
+    """The hours of the pool that are of use to the job: cheaper for all of it, or any where it declares no prices.
+
+    Hours that have begun and are too short for it now are none to wait for: a place that is taken whenever they begin
+    would keep it waiting night after night. So are those that it only fits into if it begins with them to the second.
+    """
     pool, now = context.pool(candidate), context.snapshot.taken_at
     if pool.off_peak is None:
         return None
     price = off_peak_price(pool, candidate.billing)
+    begins, lasting = off_peak_from(pool, now), context.occupied(job, candidate)
     if pool.off_peak.prices_per_hour:
-        begins = cheaper_from(pool, candidate.billing, now, job.longest)
-    else:
-        begins = off_peak_from(pool, now)
+        open_now, in_hand = begins == now, timedelta() if begins == now else RESTART
+        begins = None if lasting is None else cheaper_from(pool, candidate.billing, now, lasting + in_hand)
+        if open_now and begins != now:
+            return None
     return None if begins is None else _Awaited(begins, price, candidate)
 
 
@@ -76,15 +83,16 @@ def _cheaper_hours(job: JobSpec, context: Context) -> Sequence[_Awaited]:
         if hours is not None
         and hours.price is not None
         and now < hours.begins_at
-        and _in_time(hours, context)
+        and _in_time(job, hours, context)
         and all(check(job, hours.candidate, context) is None for check in (*SUITS, interruption, reserved))
     ]
     return sorted(suit, key=lambda hours: (hours.begins_at, hours.price))
 
 
-def _in_time(awaited: _Awaited, context: Context) -> bool:
-    """Whether the job is done by its deadline if it begins then and is lost once, with two starts."""
+def _in_time(job: JobSpec, awaited: _Awaited, context: Context) -> bool:
+    """Whether the job is done by its deadline if its data is brought then and it is lost once, with two starts."""
     schedule = context.snapshot.schedule
     if schedule is None:
         return True
-    return awaited.begins_at + schedule.work_left + 2 * schedule.restart <= schedule.deadline
+    bringing = context.bringing(job, awaited.candidate.cluster)
+    return awaited.begins_at + bringing + schedule.work_left + 2 * schedule.restart <= schedule.deadline

@@ -8,6 +8,7 @@ from decimal import Decimal
 
 from spillway.checkpoints.progress import Progress, read_progress
 from spillway.checkpoints.store import CheckpointStore
+from spillway.deadlines import time_left
 from spillway.errors import ResumeMismatch, SpillwayError
 from spillway.handover import OVER
 from spillway.ledger import AttemptFacts
@@ -117,7 +118,8 @@ def _price_from(services: Services, attempt: Attempt, started_at: datetime) -> D
     """
     seen = services.ledger.placed_from(attempt)
     pool = None if seen is None else seen.find_pool(attempt.candidate)
-    return None if pool is None else price_of_run(pool, attempt.candidate.billing, started_at, attempt.job.longest)
+    lasting = time_left(attempt.job, services.ledger.schedule(attempt.run, attempt.job, started_at))
+    return None if pool is None else price_of_run(pool, attempt.candidate.billing, started_at, lasting)
 
 
 def settle_over(services: Services, attempt: Attempt, pod: PodState) -> Attempt | None:
