@@ -17,7 +17,7 @@ from spillway.pricing import prolonged, repriced
 from spillway.runs.aftermath import rebook
 from spillway.runs.cancelling import cancel
 from spillway.runs.services import Services
-from spillway.runs.settling import settle_over
+from spillway.runs.settling import Ended, settle, settle_over
 from spillway.runs.stopping import note_ending
 from spillway.runs.sweeping import Remedy, sweep
 from spillway.runs.watching import Watch
@@ -137,10 +137,23 @@ def test_whoever_asks_a_pod_to_end_has_looked_after_it_then(open_run: Carry, mak
     assert settled.ended_at == asked_at
 
 
-def say_the_last_word(run: Carried, told_at: datetime) -> None:
+def say_the_last_word(run: Carried, told_at: datetime, *, began_at: datetime | None = None) -> None:
     """The trainer's, of the first attempt."""
-    progress = Progress(first_step=1, step=900, total_steps=1000, loss=None, at=told_at.isoformat())
+    began = began_at and began_at.isoformat()
+    progress = Progress(first_step=1, step=900, total_steps=1000, loss=None, at=told_at.isoformat(), began_at=began)
     write_progress(run.services.site("onprem").checkpoints, run.run, 1, progress)
+
+
+def test_the_start_that_the_cluster_tells_stays_whatever_the_trainer_tells_to_whoever_has_not_seen_it(
+    open_run: Carry, make_job: MakeJob
+) -> None:
+    run = open_run(make_job())
+    seen = run.services.ledger.attempt(run.run, at_the_start(run).number)
+    run.services.ledger.advance(seen, AttemptState.RUNNING, pod_uid="u-1", node="gpu-1", started_at=START)
+    say_the_last_word(run, LAST_RENEWED, began_at=START + timedelta(microseconds=7))
+    services = at(run.services, FOUND)
+    settled = settle(services, replace(seen, pod_uid="u-1"), Ended(kind=VerdictKind.SUCCEEDED, reason="done"))
+    assert settled.started_at == START
 
 
 @pytest.mark.parametrize(

@@ -53,7 +53,9 @@ def settle(services: Services, attempt: Attempt, ended: Ended) -> Attempt:
     """Close the attempt; the same ending twice books once, and an attempt that is settled stays as it is.
 
     Settling comes last: whoever is killed on the way leaves an open attempt, and the next one does all of it again.
+    What the ledger knows of it by now counts, not what the caller had seen: its pod may have started meanwhile.
     """
+    attempt = services.ledger.attempt(attempt.run, attempt.number)
     attempt = services.ledger.amend(attempt, **_known_progress(services, attempt))
     if attempt.state is AttemptState.SETTLED:
         return attempt
