@@ -14,6 +14,7 @@ from sqlalchemy import update
 
 from spillway.config import load_job
 from spillway.ledger.schema import decisions
+from spillway.placement.rules import RULES
 from spillway.runs.admission import admit
 from spillway.runs.services import Services
 from spillway.testing.command_line import Spillway
@@ -87,6 +88,24 @@ def test_a_decision_that_does_not_follow_from_its_inputs_is_told(
     answer = spillway("explain", "--run", placed)
     assert answer.code == 1
     assert "DIFFERS from the stored decision" in answer.out
+
+
+def test_a_decision_of_other_rules_is_shown_as_it_was_stored_and_not_called_different(
+    spillway: Spillway, services: Services, placed: str
+) -> None:
+    record = services.ledger.decisions(placed)[0]
+    other = dataclasses.replace(record.policy, weights={"cost": Decimal(1)})
+    earlier = dataclasses.replace(record.decision, rules=RULES - 1)
+    with services.ledger.engine.begin() as connection:
+        connection.execute(update(decisions).values(policy=other, decision=earlier))
+    answer = spillway("explain", "--run", placed, "--why-not", "cloud")
+    assert answer.code == 0
+    assert f"shown as it was stored: rules {RULES - 1} decided, and these are rules {RULES}" in answer.out
+    assert "cloud: not known, no row of it was stored" in answer.out
+    [entry] = json.loads(spillway("explain", "--run", placed, "--json").out)
+    assert entry["rebuilt_equals_stored"] is None
+    assert [verdict["candidate"]["cluster"] for verdict in entry["decision"]["verdicts"]] == ["onprem"]
+    assert entry["inputs"]["weights"] == "qos 0, cost 1, affinity 0"
 
 
 def test_a_run_shows_what_its_table_was_worked_out_from(spillway: Spillway, placed: str) -> None:

@@ -59,7 +59,7 @@ def _explain_now(services: Services, console: Console, job: JobSpec, options: ar
 
 
 def _explain_run(services: Services, console: Console, options: argparse.Namespace) -> int:
-    """0 where every decision that is shown follows from its stored inputs, else 1."""
+    """1 where a decision that is shown does not follow from its stored inputs by the rules that took it, else 0."""
     record = run_record(services, options.run)
     shown = _selected(explained(services.ledger, record.run), record.run, options.attempt)
     for entry in shown:
@@ -98,7 +98,7 @@ def _told(entry: Explained, cluster: str | None) -> str:
 def _plain(entry: Explained, cluster: str | None) -> dict[str, object]:
     record = entry.record
     plain = _data(record.decision, record.job, record.snapshot, record.policy, cluster)
-    return {"attempt": record.attempt, "rebuilt_equals_stored": entry.otherwise is None, **plain}
+    return {"attempt": record.attempt, "rebuilt_equals_stored": entry.rebuilt, **plain}
 
 
 def _data(

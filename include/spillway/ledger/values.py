@@ -52,7 +52,7 @@ class RunRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecisionRecord:
-    """A decision with all that it was taken from: deciding again on these gives the same ``decision``.
+    """A decision with all that it was taken from: deciding again on these by the same rules gives the same.
 
     ``attempt`` is the number of the attempt it reserved, None where nothing was chosen. ``snapshot`` holds the live
     reservations and cool-downs of that moment.

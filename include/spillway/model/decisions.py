@@ -106,7 +106,8 @@ class PlacementDecision:
     ``verdicts`` is the table of all candidates, or the row of the chosen one alone where nobody has asked for more.
     ``queues_at`` has the pools, each (cluster, pool), where a job without a place lacks nothing but room; one that
     lacks more everywhere waits outside of the queue. ``needs_correction``: every place that could still hold the job
-    is misconfigured, so that waiting alone brings nothing.
+    is misconfigured, so that waiting alone brings nothing. ``rules`` is the number of the rules that decided; 0 of
+    those that had none yet.
     """
 
     job: str
@@ -118,3 +119,4 @@ class PlacementDecision:
     queues_at: frozenset[tuple[str, str]] = frozenset()
     needs_correction: bool = False
     preemption: PreemptionPlan | None = None
+    rules: int = 0

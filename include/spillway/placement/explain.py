@@ -21,6 +21,7 @@ from spillway.model import (
 )
 from spillway.placement.context import index
 from spillway.placement.deadline import stand
+from spillway.placement.rules import RULES
 from spillway.placement.scorers import SCORERS
 
 
@@ -140,6 +141,8 @@ def why_not(decision: PlacementDecision, cluster: str) -> list[str]:
     places = [verdict for verdict in decision.verdicts if verdict.candidate.cluster == cluster]
     unseen = decision.unreachable.get(cluster)
     if not places:
+        if decision.rules != RULES:
+            return [f"{cluster}: not known, no row of it was stored, and other rules than these decided"]
         return [f"{cluster}: cannot be seen: {unseen}" if unseen else f"{cluster}: declares no pool"]
     best = decision.verdicts[0]
     return [f"{name(verdict.candidate)}: {_why(verdict, best, decision)}" for verdict in places]

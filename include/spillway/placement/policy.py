@@ -20,6 +20,7 @@ from spillway.placement.costs import costs, transfer_to
 from spillway.placement.preemption import plan_preemption
 from spillway.placement.rules import (
     OF_QUEUE,
+    RULES,
     Bears,
     choice,
     lack_of_room,
@@ -124,6 +125,7 @@ def _decision(
         queues_at=frozenset((candidate.cluster, candidate.pool) for candidate in queueing),
         needs_correction=bool(waiting) and all(candidate.cluster in snapshot.misconfigured for candidate in waiting),
         preemption=plan,
+        rules=RULES,
     )
 
 

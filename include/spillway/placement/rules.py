@@ -34,6 +34,12 @@ from spillway.placement.offpeak import off_peak
 from spillway.placement.queueing import ROOM, head_of_line
 from spillway.placement.reserved import reserved
 
+RULES = 1
+"""Which rules these are: raised with whatever lets equal inputs come to another decision, or to other words of it.
+
+A decision that is stored is only taken again by the rules that took it.
+"""
+
 Filter = Callable[[JobSpec, Candidate, Context], Rejection | None]
 
 FILTERS: tuple[Filter, ...] = (

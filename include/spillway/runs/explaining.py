@@ -9,6 +9,7 @@ from spillway.ledger import DecisionRecord
 from spillway.model import Attempt, PlacementDecision
 from spillway.placement.explain import explanation, headline
 from spillway.placement.policy import place
+from spillway.placement.rules import RULES
 
 if TYPE_CHECKING:
     from spillway.ledger import Ledger
@@ -18,7 +19,8 @@ if TYPE_CHECKING:
 class Explained:
     """A stored decision with its whole table, which its inputs give again whenever somebody asks.
 
-    Where they give another decision, ``otherwise`` is that one, and the record has the rows that were stored.
+    Where they give another decision, ``otherwise`` is that one, and the record has the rows that were stored. It has
+    these too where other rules decided: what those came to is not taken again by these.
     """
 
     record: DecisionRecord
@@ -33,8 +35,15 @@ class Explained:
         return "waiting" if ordered is None else f"order to move to {ordered}"
 
     @property
+    def rebuilt(self) -> bool | None:
+        """Whether its inputs give it again; None where other rules decided, which these cannot tell of."""
+        return self.otherwise is None if self.record.decision.rules == RULES else None
+
+    @property
     def follows(self) -> str:
         """Whether it follows from its inputs, in words."""
+        if self.rebuilt is None:
+            return f"shown as it was stored: rules {self.record.decision.rules} decided, and these are rules {RULES}"
         if self.otherwise is None:
             return "decided again from the stored inputs: equals the stored decision"
         return f"decided again from the stored inputs: DIFFERS from the stored decision: {headline(self.otherwise)}"
@@ -46,8 +55,10 @@ def again(record: DecisionRecord) -> Explained:
     Of most decisions no more is stored than what they came to and the row of the chosen place, so the table is made
     here. Older ones are stored whole, and have to be equal in every row.
     """
-    decided = place(record.job, record.snapshot, record.policy)
     stored = record.decision
+    if stored.rules != RULES:
+        return Explained(record=record)
+    decided = place(record.job, record.snapshot, record.policy)
     kept = {verdict.candidate for verdict in stored.verdicts}
     rows = tuple(verdict for verdict in decided.verdicts if verdict.candidate in kept)
     came_to = (decided.chosen, decided.possible, decided.preemption, rows)
