@@ -8,6 +8,7 @@ import pytest
 
 from spillway.deadlines import ORDERED_BY, RESTART
 from spillway.ledger import AttemptFacts, Ledger
+from spillway.ledger.rows import fetch_open_attempts
 from spillway.model import Attempt, AttemptState, Destination, JobSpec, MoveEstimate, Outcome, Schedule
 from spillway.testing.builders import job_spec
 from spillway.testing.ledger_values import LEASE, NOW, POLICY, SNAPSHOT, counting, reserve
@@ -81,3 +82,5 @@ def test_a_run_that_was_asked_to_leave_spot_for_its_deadline_is_known_to(
     found = ledger.schedule("r", JOB, NOW)
     assert found is not None
     assert found.moved is moved
+    with ledger.database.reading() as connection:
+        assert [attempt.left_spot for attempt in fetch_open_attempts(connection)] == [moved]

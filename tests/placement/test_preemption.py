@@ -119,6 +119,10 @@ SPARED: dict[str, tuple[dict[str, Any], str]] = {
         "it trains since 2026-01-05T11:51:00+00:00 and is left alone for 0:10:00 (preempt_after)",
     ),
     "not begun": ({"started_at": None}, "it does not train yet"),
+    "moved for its deadline": (
+        {"left_spot": True},
+        "it was moved off spot for its deadline, to what nobody takes away",
+    ),
     "on the move": ({"moving": True}, "it is being moved"),
     "uncarried": ({"lease_expires_at": NOW}, "nobody carries it now, so nobody would end it"),
 }

@@ -6,7 +6,7 @@ import dataclasses
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Connection, RowMapping, Select, insert, select, update
+from sqlalchemy import ColumnElement, Connection, RowMapping, Select, insert, select, update
 
 from spillway.deadlines import ORDERED_BY, RESTART
 from spillway.ledger.schema import attempts, moves, runs
@@ -102,6 +102,7 @@ def fetch_reservations(connection: Connection) -> tuple[Reservation, ...]:
 def fetch_open_attempts(connection: Connection) -> tuple[OpenAttempt, ...]:
     """Whether each open attempt may give way, and what that would lose."""
     moved = set(connection.execute(select(moves.c.run).where(UNDER_WAY)).scalars())
+    off_spot = _left_spot(connection, moves.c.run.in_(select(attempts.c.run).where(OPEN)))
     opened = fetch_attempts(connection, select_attempts().where(OPEN))
     return tuple(
         OpenAttempt(
@@ -113,6 +114,7 @@ def fetch_open_attempts(connection: Connection) -> tuple[OpenAttempt, ...]:
             committed_at=attempt.committed_at,
             moving=attempt.run in moved,
             ending=attempt.ending is not None,
+            left_spot=attempt.run in off_spot,
         )
         for attempt in opened
     )
@@ -163,7 +165,11 @@ def fetch_schedule(connection: Connection, run: str, job: JobSpec, now: datetime
     known = fetch_attempts(connection, select_attempts().where(attempts.c.run == run))
     done = sum((_kept(attempt, now) for attempt in known), timedelta()) // timedelta(seconds=1) * timedelta(seconds=1)
     schedule = first_schedule(job, asked_at, done=done)
-    return None if schedule is None else dataclasses.replace(schedule, moved=_left_spot(connection, run))
+    return (
+        None
+        if schedule is None
+        else dataclasses.replace(schedule, moved=run in _left_spot(connection, moves.c.run == run))
+    )
 
 
 def first_schedule(job: JobSpec, asked_at: datetime, *, done: timedelta = timedelta()) -> Schedule | None:
@@ -175,10 +181,10 @@ def first_schedule(job: JobSpec, asked_at: datetime, *, done: timedelta = timede
     )
 
 
-def _left_spot(connection: Connection, run: str) -> bool:
-    """Whether the run's pod was asked to end for a move that a deadline ordered, whatever became of that."""
-    left = select(moves.c.origin).where(moves.c.run == run, moves.c.draining_at.is_not(None))
-    return any(origin.get("ordered_by") == ORDERED_BY for origin in connection.execute(left).scalars())
+def _left_spot(connection: Connection, which: ColumnElement[bool]) -> frozenset[str]:
+    """Those of the runs whose pod was asked to end for a move that a deadline ordered, whatever became of that."""
+    left = select(moves.c.run, moves.c.origin).where(which, moves.c.draining_at.is_not(None))
+    return frozenset(run for run, origin in connection.execute(left) if origin.get("ordered_by") == ORDERED_BY)
 
 
 def _kept(attempt: Attempt, now: datetime) -> timedelta:

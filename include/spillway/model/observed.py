@@ -101,7 +101,8 @@ class OpenAttempt:
 
     ``interruptible``: its job may be interrupted at any time. ``started_at`` is None while its pod has not started,
     ``committed_at`` where it has committed nothing or nobody knows when. ``moving``: an order to move it is open.
-    ``ending``: its pod is asked to end already. Nobody carries it after ``lease_expires_at``.
+    ``ending``: its pod is asked to end already. ``left_spot``: its run was moved off spot for its deadline. Nobody
+    carries it after ``lease_expires_at``.
     """
 
     attempt: str
@@ -112,6 +113,7 @@ class OpenAttempt:
     committed_at: datetime | None = None
     moving: bool = False
     ending: bool = False
+    left_spot: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -128,6 +128,8 @@ def _protected(attempt: OpenAttempt, promise: Reservation, job: JobSpec, context
         return f"{attempt.priority} does not come after {job.priority}"
     if not attempt.interruptible:
         return "it may not be interrupted (spot_ok is false)"
+    if attempt.left_spot:
+        return "it was moved off spot for its deadline, to what nobody takes away"
     if attempt.started_at is None:
         return "it does not train yet"
     if now - attempt.started_at < left_alone:
