@@ -88,7 +88,8 @@ def late_text(late: LateRun) -> str:
     """What is known, and what can be done."""
     return (
         f"{late_title(late)}: job {late.job} is thought to be done about {_moment(late.expected_at)}, as of "
-        f"{_moment(late.seen_at)}. It goes on; `runs show {late.run}` tells how far it is. This is told once."
+        f"{_moment(late.seen_at)}. `runs show {late.run}` tells whether it goes on, and how far it is. "
+        "This is told once."
     )
 
 

@@ -181,7 +181,7 @@ def test_of_a_run_that_can_no_longer_meet_its_deadline_everybody_is_told_once(
     assert chat.received[1]["title"] == told
     assert chat.received[1]["message"] == (
         f"{told}: job late is thought to be done about 2026-03-16 16:00 UTC, as of 2026-03-16 12:00 UTC. "
-        "It goes on; `runs show late` tells how far it is. This is told once."
+        "`runs show late` tells whether it goes on, and how far it is. This is told once."
     )
 
 
