@@ -64,6 +64,15 @@ def test_a_job_file_that_does_not_say_whether_its_data_may_leave_is_named_with_t
     assert "says neither `tier:` nor a declared dataset" in gap["problem"] and "`tier: public`" in gap["fix"]
 
 
+def test_a_job_file_with_a_dataset_that_nobody_declares_is_named_with_the_one_that_may_be_meant(
+    spillway: Spillway, change_job: Callable[..., None]
+) -> None:
+    change_job(dataset="digitz", tier="public")
+    (gap,) = json.loads(spillway("preflight", "--json").out)
+    assert gap["problem"].startswith("has a mistake, so its data counts as core: unknown dataset 'digitz'; known: ")
+    assert "Did you mean 'digits'?" in gap["problem"] and gap["fix"] == "correct it"
+
+
 def test_while_a_job_file_cannot_be_read_preflight_names_it(jobs: Path, spillway: Spillway) -> None:
     (jobs / "broken.yaml").write_text("name: [")
     answer = spillway("preflight", "--json")

@@ -263,13 +263,23 @@ SAYS_NOTHING = (
     "counts as core; add the line `tier: public` to it if none of its data is core, `tier: core` otherwise"
 )
 
+MISTAKEN = "job 'broken' uses it, and its job file broken.yaml has a mistake, so its data counts as core: "
+
 
 @pytest.mark.parametrize(
     ("says", "why"),
     [
         ("dataset: digits", None),
         ("dataset: secrets", SAYS_SO),
-        ("dataset: unheard-of", SAYS_NOTHING),
+        (
+            "dataset: digit",
+            f"{MISTAKEN}unknown dataset 'digit'; known: digits, secrets. Did you mean 'digits'?; correct it",
+        ),
+        (
+            "datasets: [digits, unheard-of]",
+            f"{MISTAKEN}unknown dataset 'unheard-of'; known: digits, secrets; correct it",
+        ),
+        ("dataset: digits\nimage_tier: publik\ndepartment: vision", MISTAKEN),
         ("tier: public", None),
         ("tier: core", SAYS_SO),
         ("tier: publik", SAYS_NOTHING),

@@ -18,7 +18,7 @@ from spillway.errors import ConfigError, SpillwayError
 from spillway.model import Cluster, ImageUse
 from spillway.preflight import Gap, SiteAccess, gap_table, merged, preflight, remedy
 from spillway.runs.local import LEDGER_CONNECTION, open_cluster
-from spillway.runs.residency import NO_TIER, SAY_A_TIER, movable_tier
+from spillway.runs.residency import movable_tier, unclear_tier
 from spillway.runs.services import Connect
 from spillway.runs.sites import bucket, registry
 from spillway.stores.base import ObjectStore
@@ -102,8 +102,9 @@ def _job_gaps(uses: Sequence[ImageUse] | SpillwayError) -> Iterator[Gap]:
         return
     for use in uses:
         if use.unclear_in is not None:
-            part, seen = f"job file {use.unclear_in}", f"{NO_TIER}, and so does the image {use.image} for every job"
-            yield Gap(cluster=NO_CLUSTER, part=part, problem=seen, fix=SAY_A_TIER, checked=False)
+            part, (why, fix) = f"job file {use.unclear_in}", unclear_tier(use)
+            seen = f"{why}, and so does the image {use.image} for every job"
+            yield Gap(cluster=NO_CLUSTER, part=part, problem=seen, fix=fix, checked=False)
 
 
 def _money_gaps(declared: Configuration, connect: Connect) -> Iterator[Gap]:

@@ -50,7 +50,20 @@ def _image_use(path: Path, datasets: Mapping[str, Dataset]) -> ImageUse | None:
         tier=said or Tier.CORE,
         dataset=_only_whole(entries),
         unclear_in=path.name if said is None else None,
+        mistake=_mistake(path, entries, datasets) if said is None and (own is not None or entries != []) else None,
     )
+
+
+def _mistake(path: Path, entries: Sequence[Mapping[str, Any]] | None, datasets: Mapping[str, Dataset]) -> str | None:
+    """Which dataset nobody declares; where they all are, why there is no job of the file."""
+    for entry in entries or ():
+        if (name := str(entry.get("name"))) not in datasets:
+            return str(UnknownName("dataset", name, datasets))
+    try:
+        load_job(path, datasets)
+    except ConfigError as problem:
+        return str(problem).removeprefix(f"{path.name}: ")
+    return None
 
 
 def _entries(written: Mapping[str, Any]) -> list[Mapping[str, Any]] | None:

@@ -140,7 +140,8 @@ class ImageUse:
 
     ``dataset`` is the only one that the file names, declared or not; None where it names none, several, or a public
     part alone.
-    ``unclear_in`` is the name of a file that says no tier and no dataset that has one, which counts as core.
+    ``unclear_in`` is the name of a file that does not say clearly of which tier its data is, which counts as core, and
+    ``mistake`` what is wrong with what it says of its data; None where it says nothing.
     """
 
     job: str
@@ -148,6 +149,7 @@ class ImageUse:
     tier: Tier
     dataset: str | None = None
     unclear_in: str | None = None
+    mistake: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

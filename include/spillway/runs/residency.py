@@ -16,9 +16,6 @@ from spillway.runs.services import Services
 from spillway.sync.leaving import TagRules
 from spillway.threads import worker_threads
 
-NO_TIER = "says neither `tier:` nor a declared dataset, so its data counts as core"
-SAY_A_TIER = "add the line `tier: public` to it if none of its data is core, `tier: core` otherwise"
-
 _OWN_IMAGE = (
     "give the other job an image of its own (another tag is the same bytes), or run it where core may be stored"
 )
@@ -75,7 +72,16 @@ def _why_core(using: Sequence[ImageUse]) -> str:
     use = min(using, key=lambda use: use.unclear_in is not None)
     if use.unclear_in is None:
         return f"job '{use.job}' of core data uses it; {_OWN_IMAGE}"
-    return f"job '{use.job}' uses it, and its job file {use.unclear_in} {NO_TIER}; {SAY_A_TIER}"
+    problem, fix = unclear_tier(use)
+    return f"job '{use.job}' uses it, and its job file {use.unclear_in} {problem}; {fix}"
+
+
+def unclear_tier(use: ImageUse) -> tuple[str, str]:
+    """Why a job file does not say clearly of which tier its data is, and what to do about it."""
+    if use.mistake is not None:
+        return f"has a mistake, so its data counts as core: {use.mistake}", "correct it"
+    problem = "says neither `tier:` nor a declared dataset, so its data counts as core"
+    return problem, "add the line `tier: public` to it if none of its data is core, `tier: core` otherwise"
 
 
 def image_users(
