@@ -57,6 +57,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         console.complain(str(problem))
         console.no_answer(type(problem).__name__, problem.told, fix=problem.fix, retry_helps=problem.retry_helps)
         return 1
+    except ModuleNotFoundError as missing:
+        package = (missing.name or __package__).partition(".")[0]
+        if package == __package__:
+            raise
+        told = f"the package '{package}' is not installed for {sys.executable}"
+        fix = "take the python of the virtual environment (. .venv/bin/activate; make setup makes it)"
+        console.complain(f"{told}; {fix}")
+        console.no_answer("ModuleNotFoundError", told, fix=fix)
+        return 1
     except BrokenPipeError:  # whoever read the answer has seen enough
         return 1
     except KeyboardInterrupt as ending:

@@ -149,6 +149,15 @@ def test_words_that_lead_nowhere_are_one_message(
     assert not (tmp_path / "none").exists()
 
 
+def test_the_line_for_a_shell_begins_with_the_packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = sandbox_settings(tmp_path, 18000)
+    monkeypatch.setattr(sys, "prefix", str(tmp_path))
+    assert lifecycle.environment_line(settings).startswith("export PYTHONPATH=")
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "activate").touch()
+    assert lifecycle.environment_line(settings).startswith(f". {tmp_path}/bin/activate; export PYTHONPATH=")
+
+
 def test_a_second_up_changes_nothing(sandbox: SandboxSettings, start: Start) -> None:
     before = supervisor_pid(sandbox.state), read_status(sandbox.state)
     code, _, err = ended(start(sandbox, "up", "--without-airflow"))

@@ -180,3 +180,14 @@ def test_a_word_that_is_no_text_is_told_as_such(ledger_file: Path, capsys: pytes
         main(("transfers", "--dataset", os.fsdecode(b"d\xff"), "--connections", str(ledger_file)))
     assert ended.value.code == 2
     assert "expected UTF-8 text, got 'd\\udcff'" in capsys.readouterr().err
+
+
+def test_a_python_without_the_packages_is_one_message(ledger_file: Path) -> None:
+    argv = [sys.executable, "-S", "-m", "spillway", "transfers", "--json"]  # -S: as outside of the virtual environment
+    environment = {"PYTHONPATH": str(INCLUDE), "SPILLWAY_CONNECTIONS": str(ledger_file)}
+    done = subprocess.run(argv, env=environment, capture_output=True, text=True, timeout=60)
+    told = f"is not installed for {sys.executable}; take the python of the virtual environment"
+    assert done.returncode == 1
+    assert done.stderr.startswith("spillway: the package '") and told in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    assert json.loads(done.stdout)["error"]["kind"] == "ModuleNotFoundError"

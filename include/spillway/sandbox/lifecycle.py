@@ -172,8 +172,10 @@ def login(settings: SandboxSettings) -> str:
 
 
 def environment_line(settings: SandboxSettings) -> str:
-    """What a person's shell needs for the commands to speak to this sandbox."""
-    return (
+    """What a person's shell needs for the commands to speak to this sandbox: the packages first, where they are in a
+    virtual environment."""
+    activate = Path(sys.prefix) / "bin" / "activate"
+    return (f". {activate}; " if activate.exists() else "") + (
         f"export PYTHONPATH={INCLUDE} SPILLWAY_CONFIG_DIR={settings.config} SPILLWAY_CONNECTIONS={settings.connections}"
     )
 
