@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from spillway.sandbox import lifecycle
 from spillway.sandbox.settings import INCLUDE, PROJECT
 
 DAGS = PROJECT / "dags"
@@ -69,6 +70,11 @@ def parse(folder: Path, home: Path) -> Mapping[str, Any]:
     assert done.returncode == 0, done.stderr[-3000:]
     found: Mapping[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return found
+
+
+def test_up_lets_every_dag_run_that_only_a_person_starts() -> None:
+    on_demand = {name for name, schedule in SCHEDULES.items() if schedule is None}
+    assert on_demand <= set(lifecycle.DAGS) <= set(SCHEDULES)
 
 
 @pytest.fixture(scope="module")
