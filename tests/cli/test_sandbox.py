@@ -133,6 +133,7 @@ def test_a_disk_that_fills_up_meanwhile_is_named_and_nothing_is_left_running(
         pytest.param(
             ("drill", "node-loss", "cloud-1"), "18000", "no sandbox is running here; start it first", id="down"
         ),
+        pytest.param(("drill", "recover"), "18000", "no sandbox is running here; start it first", id="nothing-taken"),
     ],
 )
 def test_words_that_lead_nowhere_are_one_message(

@@ -73,7 +73,8 @@ def site_outage(settings: SandboxSettings, site: str) -> None:
 
 
 def recover(settings: SandboxSettings) -> None:
-    """Give back all that drills took."""
+    """Give back all that drills took; the supervisor starts it again."""
+    _check_running(settings)
     release_all(settings.state)
 
 
