@@ -45,7 +45,7 @@ def test_a_command_of_a_guide_exists(words: tuple[str, ...]) -> None:
 @pytest.mark.parametrize("words", commands("spillway.sandbox"), ids=" ".join)
 def test_a_command_of_the_sandbox_in_a_guide_exists(words: tuple[str, ...]) -> None:
     with pytest.raises(SystemExit) as ended:
-        sandbox_main((*words, "--help"))
+        sandbox_main((*(words[:1] if words[0] == "airflow" else words), "--help"))  # what follows is Airflow's to know
     assert ended.value.code == 0
 
 

@@ -133,6 +133,7 @@ def test_a_disk_that_fills_up_meanwhile_is_named_and_nothing_is_left_running(
         pytest.param(
             ("drill", "node-loss", "cloud-1"), "18000", "no sandbox is running here; start it first", id="down"
         ),
+        pytest.param(("airflow", "dags", "list"), "18000", "has no Airflow yet; start it first: make up", id="airflow"),
         pytest.param(("drill", "recover"), "18000", "no sandbox is running here; start it first", id="nothing-taken"),
     ],
 )

@@ -1,4 +1,4 @@
-"""``python -m spillway.sandbox up|down|status|drill|demo``."""
+"""``python -m spillway.sandbox up|down|status|drill|airflow|demo``."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from pathlib import Path
 from spillway.commands.console import Console
 from spillway.errors import SpillwayError
 from spillway.sandbox import drills, lifecycle
+from spillway.sandbox.airflow import become_airflow
 from spillway.sandbox.demo import BREAKS, run_demo
 from spillway.sandbox.settings import SandboxSettings, keep_proxies_off_loopback, sandbox_settings
 from spillway.sandbox.supervisor import read_status, supervisor_pid
@@ -76,6 +77,8 @@ def _parser() -> argparse.ArgumentParser:
     drill.add_argument("name", choices=drills.DRILLS)
     drill.add_argument("target", nargs="?", help="a node (node-loss, spot-reclaim, evict) or a site (site-outage)")
     drill.add_argument("--pod", help="the pod to evict")
+    airflow = command("airflow", _airflow, "Airflow's own commands, to the sandbox's Airflow")
+    airflow.add_argument("words", nargs=argparse.REMAINDER, help="what follows `airflow`")
     demo = command("demo", _demo, "run the main job with a node loss and check the evidence")
     demo.add_argument("--break", dest="broken", choices=BREAKS, help="break one mechanism; the demo must then fail")
     demo.add_argument("--without-airflow", action="store_true", help="carry the run from this process")
@@ -123,6 +126,10 @@ def _drill(settings: SandboxSettings, options: argparse.Namespace) -> None:
         case "recover":
             drills.recover(settings)
     console.say(f"{options.name} {target}".strip() + ": done")
+
+
+def _airflow(settings: SandboxSettings, options: argparse.Namespace) -> None:
+    become_airflow(settings, options.words)
 
 
 def _demo(settings: SandboxSettings, options: argparse.Namespace) -> int:

@@ -10,10 +10,11 @@ import os
 import subprocess
 import sys
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from http.client import HTTPException
 from pathlib import Path
+from typing import NoReturn
 
 from spillway.errors import SandboxError
 from spillway.sandbox.process import ProcessSpec, http_answers, port_open
@@ -90,6 +91,18 @@ def prepare_airflow(settings: SandboxSettings) -> None:
             f"airflow db migrate failed ({result.returncode}):\n{(result.stdout + result.stderr)[-2000:]}"
         )
     migrated.write_text(version)
+
+
+def become_airflow(settings: SandboxSettings, words: Sequence[str]) -> NoReturn:
+    """Go on as Airflow's own command line, to the sandbox's Airflow; the exit code of the process is its exit code.
+
+    Raises:
+        SandboxError: no Airflow has been set up here yet.
+    """
+    if not (settings.airflow_home / "migrated").exists():
+        raise SandboxError("the sandbox here has no Airflow yet; start it first: make up")
+    program = str(Path(sys.executable).parent / "airflow")
+    os.execve(program, [program, *words], airflow_environment(settings))
 
 
 def airflow_processes(settings: SandboxSettings) -> tuple[ProcessSpec, ...]:
