@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -11,6 +10,7 @@ from decimal import Decimal
 
 import pytest
 
+from spillway.errors import Unreachable
 from spillway.model import (
     AttemptState,
     Billing,
@@ -74,9 +74,9 @@ def test_what_a_move_holds_for_a_run_is_free_for_that_run_alone(
     services.ledger.settle(attempt, Outcome.MIGRATED, "drained", services.clock())
     other = replace(job, department="production")
     open_run(other).place()
-    lookout, since = Lookout(), time.monotonic()
-    assert lookout.look(services, other, since=since).chosen is None
-    assert lookout.look(services, job, run=moved.run, since=since).chosen is not None
+    lookout = Lookout()
+    assert lookout.look(services, other, max_age=HOUR).chosen is None
+    assert lookout.look(services, job, run=moved.run, max_age=HOUR).chosen is not None
 
 
 def test_all_who_wait_look_at_facts_that_one_of_them_has_read(
@@ -89,15 +89,39 @@ def test_all_who_wait_look_at_facts_that_one_of_them_has_read(
         return read[-1]
 
     monkeypatch.setattr(looking, "snapshot", noted)
-    lookout, since = Lookout(), time.monotonic()
+    lookout = Lookout()
     jobs = [make_job(gpus_per_node=1), make_job(gpus_per_node=1, gpu_model="V100")] * 4
     with ThreadPoolExecutor(len(jobs)) as threads:
-        found = list(threads.map(lambda job: lookout.look(services, job, since=since), jobs))
+        found = list(threads.map(lambda job: lookout.look(services, job, max_age=HOUR), jobs))
     assert [decision.possible for decision in found] == [True, False] * 4
     assert len(read) == 1
     policy = replace(services.configuration.policy, weights={"cost": Decimal(1)})
     other = replace(services, configuration=replace(services.configuration, policy=policy))
-    lookout.look(other, jobs[0], since=since)
+    lookout.look(other, jobs[0], max_age=HOUR)
     assert len(read) == 2, "what is declared has changed"
     lookout.look(other, jobs[0])
     assert len(read) == 3, "the facts are too old"
+
+
+def test_facts_that_cannot_be_read_are_asked_for_once_for_all_who_wait_and_anew_by_the_next_look(
+    services: Services, make_job: MakeJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, lookout, job = 0, Lookout(), make_job(gpus_per_node=1)
+
+    def away(_asked: Services) -> Snapshot:
+        nonlocal asked
+        asked += 1
+        raise Unreachable("ledger", "no route")
+
+    monkeypatch.setattr(looking, "snapshot", away)
+
+    def told(_number: int) -> bool:
+        with pytest.raises(Unreachable, match="no route"):
+            lookout.look(services, job, max_age=HOUR)
+        return True
+
+    with ThreadPoolExecutor(8) as threads:
+        assert all(threads.map(told, range(8)))
+    assert asked == 1
+    monkeypatch.setattr(looking, "snapshot", snapshot)
+    assert lookout.look(services, job).possible

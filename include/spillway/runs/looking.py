@@ -7,8 +7,10 @@ import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import timedelta
 
 from spillway.config import Configuration
+from spillway.errors import SpillwayError
 from spillway.model import JobSpec, PlacementDecision
 from spillway.placement.context import Context, index
 from spillway.placement.policy import choose
@@ -18,10 +20,8 @@ from spillway.runs.services import Services
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Facts:
-    """The clusters and what is promised there, as they were read from ``begun_at`` of the monotonic clock on."""
+    """The clusters and what is promised there."""
 
-    begun_at: float
-    configuration: Configuration
     context: Context
     core_images: dict[str, Mapping[str, str]] = field(default_factory=dict)
     """By the name of an image that was asked about."""
@@ -32,12 +32,21 @@ class _Facts:
         return self.core_images[job.image]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Reading:
+    """What was found, from ``begun_at`` of the monotonic clock on, by that configuration; or why nothing was."""
+
+    begun_at: float
+    configuration: Configuration
+    found: _Facts | SpillwayError
+
+
 class Lookout:
     """What those who wait look at; for any number of threads."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._facts: _Facts | None = None
+        self._newest: _Reading | None = None
 
     def look(
         self,
@@ -46,16 +55,16 @@ class Lookout:
         *,
         run: str | None = None,
         dag: str | None = None,
-        since: float | None = None,
+        max_age: timedelta = timedelta(0),
     ) -> PlacementDecision:
         """What reserving would come to, without its table.
 
         Args:
             run: whose job it is; None where nobody has asked for it yet.
             dag: which DAG would ask for it then.
-            since: since when the facts must have been read, by the monotonic clock; since now where not said.
+            max_age: how long before this look the facts may have been read.
         """
-        facts = self._read(services, time.monotonic() if since is None else since)
+        facts = self._read(services, time.monotonic() - max_age.total_seconds())
         policy, now = services.configuration.policy, services.clock()
         core = facts.core_images_of(services, job)
         seen = dataclasses.replace(facts.context.snapshot, requester=dag, core_images=core)
@@ -64,23 +73,31 @@ class Lookout:
         return choose(job, facts.context.deciding(services.ledger.for_job(run, job, seen, policy, now)))
 
     def _read(self, services: Services, since: float) -> _Facts:
-        """Facts of that moment or later; whoever comes while they are being read waits for them."""
-        known = self._facts
-        if known is not None and _good(known, services, since):
-            return known
-        with self._lock:
-            known = self._facts
-            if known is None or not _good(known, services, since):
-                known = self._facts = _facts(services)
-            return known
+        """Facts of that moment or later; whoever comes while they are being read waits for them.
+
+        Where they cannot be read all these are told so, and none of them tries again before it looks again.
+        """
+        known = self._newest
+        if known is None or not _good(known, services, since):
+            with self._lock:
+                known = self._newest
+                if known is None or not _good(known, services, since):
+                    known = self._newest = _read(services)
+        if isinstance(known.found, SpillwayError):
+            raise known.found.with_traceback(None)  # it is raised again and again
+        return known.found
 
 
-def _good(facts: _Facts, services: Services, since: float) -> bool:
-    return facts.begun_at >= since and facts.configuration == services.configuration
+def _good(reading: _Reading, services: Services, since: float) -> bool:
+    return reading.begun_at >= since and reading.configuration == services.configuration
 
 
-def _facts(services: Services) -> _Facts:
-    begun_at = time.monotonic()
-    policy = services.configuration.policy
-    context = index(services.ledger.with_promises(snapshot(services), policy, services.clock()), policy)
-    return _Facts(begun_at=begun_at, configuration=services.configuration, context=context)
+def _read(services: Services) -> _Reading:
+    begun_at, policy = time.monotonic(), services.configuration.policy
+    found: _Facts | SpillwayError
+    try:
+        seen = services.ledger.with_promises(snapshot(services), policy, services.clock())
+        found = _Facts(context=index(seen, policy))
+    except SpillwayError as problem:
+        found = problem
+    return _Reading(begun_at=begun_at, configuration=services.configuration, found=found)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import AsyncIterator
+from datetime import timedelta
 from functools import partial
 from typing import Any
 
@@ -49,7 +49,7 @@ class CapacityTrigger(BaseTrigger):
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         fresh = FreshServices(self.log)
-        job, said, since = decode(JobSpec, self.job), "", time.monotonic()
+        job, said, max_age = decode(JobSpec, self.job), "", timedelta(0)
         while True:
             if self.of_run is not None and await fresh.ask(self._cancelled):
                 yield TriggerEvent({"run": self.of_run, "chosen": None})
@@ -63,14 +63,14 @@ class CapacityTrigger(BaseTrigger):
             if chosen is not None:
                 yield TriggerEvent({"run": self.of_run, "chosen": encode(chosen)})
                 return
-            found = await fresh.ask(partial(self._look, job=job, since=since))
+            found = await fresh.ask(partial(self._look, job=job, max_age=max_age))
             if found.chosen is not None or not found.possible:
                 yield TriggerEvent({"run": self.of_run, "chosen": encode(found.chosen)})
                 return
             if found.unreachable:
                 fresh.doubt()
             await asyncio.sleep(self.poll_seconds)
-            since = time.monotonic() - self.poll_seconds / 2
+            max_age = timedelta(seconds=self.poll_seconds / 2)
 
     def _cancelled(self, services: Services) -> bool:
         return services.ledger.cancel_reason(str(self.of_run)) is not None
@@ -92,9 +92,9 @@ class CapacityTrigger(BaseTrigger):
         if self._waits_with is not None:
             await end_attempt(str(self.of_run), self._waits_with, self.log)
 
-    def _look(self, services: Services, *, job: JobSpec, since: float) -> PlacementDecision:
+    def _look(self, services: Services, *, job: JobSpec, max_age: timedelta) -> PlacementDecision:
         """What is to be had; keeps the run's place in the queue, and moves it to where it lacks only room now."""
-        found = _LOOKOUT.look(services, job, run=self.of_run, dag=self.dag, since=since)
+        found = _LOOKOUT.look(services, job, run=self.of_run, dag=self.dag, max_age=max_age)
         if self.of_run is not None and found.chosen is None and found.possible:
             services.ledger.still_waits(self.of_run, job, found.queues_at, services.clock())
         return found
