@@ -147,6 +147,19 @@ def test_an_installation_that_is_not_there_is_one_message(
     assert shown.out == ""
 
 
+@pytest.mark.parametrize(("written", "told"), [(None, "no such file"), ("{", "line 1: not valid JSON")])
+def test_connections_that_cannot_be_read_are_one_message_of_preflight_and_no_gaps(
+    written: str | None, told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "connections.json"
+    if written is not None:
+        file.write_text(written)
+    assert main(("preflight", "--connections", str(file))) == 1
+    shown = capsys.readouterr()
+    assert (shown.out, shown.err.count("\n")) == ("", 1)
+    assert f"connections.json: {told}" in shown.err
+
+
 def test_a_ledger_is_created_once_and_a_dry_run_creates_none(
     ledger_file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

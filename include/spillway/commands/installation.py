@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from spillway.config import Configuration, configuration_directory, job_file, jobs_directory, load, load_job
 from spillway.config.directories import CONNECTIONS_VARIABLE
-from spillway.connections import database_url
+from spillway.connections import connections_from_file, database_url
 from spillway.errors import ConfigError, Missing, UnknownName
 from spillway.ledger import RunRecord
 from spillway.model import Cluster, Dataset, JobSpec
@@ -36,8 +36,14 @@ class Installation:
         return load(self.configuration_directory)
 
     def connect(self) -> Connect:
-        """How a Connection is found by name."""
-        return connector(self._connections())
+        """How a Connection is found by name.
+
+        Raises:
+            ConfigError: the file is missing or has another shape: one fault, and not one of each Connection in it.
+        """
+        file = self._connections()
+        connections_from_file(file)
+        return connector(file)
 
     def ledger_url(self) -> str:
         """Where the ledger is."""
