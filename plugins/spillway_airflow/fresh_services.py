@@ -12,7 +12,7 @@ from spillway.connections import ConnectionSpec
 from spillway.errors import SpillwayError
 from spillway.runs.services import Services
 from spillway_airflow.hooks import Settings, services_of, triggerer_settings
-from spillway_airflow.threads import in_thread
+from spillway_airflow.threads import in_thread, in_waiting_thread
 
 T = TypeVar("T")
 
@@ -69,18 +69,21 @@ class FreshServices:
         """A site refused or did not answer: its credentials or its address may have changed."""
         self._doubted = True
 
-    async def ask(self, question: Callable[[Services], T]) -> T:
+    async def ask(self, question: Callable[[Services], T], *, waits: bool = False) -> T:
         """What ``question`` gives, asked in a thread, again and again until it is answered.
 
         An endpoint that does not answer is waited for as long as it takes, with pauses that grow to ``LONGEST_PAUSE``.
 
+        Args:
+            waits: whether it stands in line with many others for one answer.
         Raises:
             SpillwayError: one that no retry helps, still there after ``PATIENCE``.
         """
         pause, hopeless_since = FIRST_PAUSE, None
         while True:
             try:
-                return await in_thread(question, await self._current())
+                services = await self._current()
+                return await (in_waiting_thread if waits else in_thread)(question, services)
             except SpillwayError as problem:
                 hopeless_since = None if problem.retry_helps else hopeless_since or time.monotonic()
                 if hopeless_since and time.monotonic() - hopeless_since > PATIENCE.total_seconds():

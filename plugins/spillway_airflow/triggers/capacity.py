@@ -63,7 +63,7 @@ class CapacityTrigger(BaseTrigger):
             if chosen is not None:
                 yield TriggerEvent({"run": self.of_run, "chosen": encode(chosen)})
                 return
-            found = await fresh.ask(partial(self._look, job=job, max_age=max_age))
+            found = await fresh.ask(partial(self._look, job=job, max_age=max_age), waits=True)
             if found.chosen is not None or not found.possible:
                 yield TriggerEvent({"run": self.of_run, "chosen": encode(found.chosen)})
                 return
