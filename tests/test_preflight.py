@@ -16,7 +16,7 @@ from spillway.model import GpuShare
 from spillway.preflight import Gap, SiteAccess, gap_table, merged, preflight
 from spillway.sandbox.settings import PROJECT
 from spillway.stores.local import LocalStore
-from spillway.testing.builders import cluster_state, node, node_pool, onprem_cluster
+from spillway.testing.builders import cloud_cluster, cluster_state, node, node_pool, onprem_cluster
 from spillway.testing.kube_server import KubeCluster
 from spillway.testing.preflighted import CLUSTER, KnownCluster, the_gap, whole_site
 from spillway.testing.scripted_api import Answer, scripted_api
@@ -71,10 +71,18 @@ def test_a_cluster_without_gpus_and_a_pool_without_nodes_are_gaps(site: SiteAcce
     cluster = onprem_cluster(pools=(node_pool(), node_pool(name="h100", node_selector={"pool": "h100", "zone": "a"})))
     state = cluster_state(cluster, nodes=[node(allocatable_gpus=0)])
     gaps = preflight([replace(site, cluster=cluster, client=KnownCluster(state))])
-    assert [(gap.cluster, gap.part, gap.problem) for gap in gaps] == [
-        ("onprem", "nodes", "none of its 1 nodes has a GPU to give"),
-        ("onprem", "pool h100", "no node matches its selector (pool=h100, zone=a)"),
+    assert [(gap.cluster, gap.part, gap.problem, gap.checked) for gap in gaps] == [
+        ("onprem", "nodes", "none of the 1 nodes in its pools with GPUs has one to give", True),
+        ("onprem", "pool h100", "no node matches its selector (pool=h100, zone=a)", True),
     ]
+
+
+def test_a_cloud_without_nodes_may_be_one_that_scales_from_zero(site: SiteAccess) -> None:
+    cluster = cloud_cluster()
+    state = cluster_state(cluster, nodes=[node(name="system-0", pool=None, allocatable_gpus=0)])
+    gap = the_gap(replace(site, cluster=cluster, client=KnownCluster(state)))
+    assert (gap.part, gap.checked) == (f"pool {cluster.pools[0].name}", False)
+    assert gap.fix.endswith("; nothing, if it scales from zero")
 
 
 def test_a_node_of_another_shape_than_declared_is_a_gap(site: SiteAccess) -> None:

@@ -15,7 +15,7 @@ from spillway.clouds.base import ClusterClient
 from spillway.clouds.rights import Right
 from spillway.errors import AccessDenied, Missing, PreconditionFailed, SpillwayError, Unreachable
 from spillway.leases import clock_problem
-from spillway.model import Cluster, ClusterState
+from spillway.model import Cluster, ClusterState, SiteKind
 from spillway.registries.base import ImageRegistry
 from spillway.stores.base import ObjectStore
 from spillway.threads import worker_threads
@@ -69,7 +69,10 @@ class SiteAccess:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gap:
-    """One thing that would stop or endanger runs on a cluster, and its remedy; unless ``checked``, it is not known."""
+    """One thing that would stop or endanger runs on a cluster, and its remedy; unless ``checked``, it is not known.
+
+    Whether a pool of a cloud is empty by mistake or because nobody needs it now is not known.
+    """
 
     cluster: str
     part: str
@@ -204,23 +207,27 @@ def _clock_gaps(cluster: str, ahead: timedelta | None) -> Iterator[Gap]:
 
 def _node_gaps(state: ClusterState) -> Iterator[Gap]:
     name = state.cluster.name
-    with_gpus = any(pool.gpus_per_node for pool in state.cluster.pools)
-    if with_gpus and not any(node.allocatable_gpus for node in state.nodes):
+    for_gpus = {pool.name for pool in state.cluster.pools if pool.gpus_per_node}
+    with_gpus = [node for node in state.nodes if node.pool in for_gpus]
+    if with_gpus and not any(node.allocatable_gpus for node in with_gpus):
         yield Gap(
             cluster=name,
             part="nodes",
-            problem=f"none of its {len(state.nodes)} nodes has a GPU to give",
-            fix="install the NVIDIA device plugin, or add GPU nodes; a pool that scales from zero may have none now",
+            problem=f"none of the {len(with_gpus)} nodes in its pools with GPUs has one to give",
+            fix="install the NVIDIA device plugin, or look at the one on its nodes",
         )
     for pool in state.cluster.pools:
         members = [node for node in state.nodes if node.pool == pool.name]
         selector = ", ".join(f"{key}={value}" for key, value in pool.node_selector.items()) or "every node"
         if not members:
+            may_scale = state.cluster.kind is SiteKind.CLOUD
+            fix = "label its nodes or correct node_selector in clusters.yaml"
             yield Gap(
                 cluster=name,
                 part=f"pool {pool.name}",
                 problem=f"no node matches its selector ({selector})",
-                fix="label its nodes or correct node_selector in clusters.yaml; a pool that scales from zero is right",
+                fix=f"{fix}; nothing, if it scales from zero" if may_scale else fix,
+                checked=not may_scale,
             )
         odd = [node for node in members if node.allocatable_gpus not in {0, pool.devices_per_node}]
         for node in odd:
