@@ -80,7 +80,8 @@ def _done(report: SyncReport) -> str:
     moved = f"{report.objects_copied} objects, {report.bytes_copied} bytes"
     deleted = report.count(ObjectFate.DELETED)
     more = f"; deleted {deleted}" if deleted and not report.dry_run else f"; would delete {deleted}" if deleted else ""
-    return f"{'would copy' if report.dry_run else 'copied'} {moved}; {report.objects_unchanged} unchanged{more}"
+    kept = f"; {report.objects_withheld} withheld" if report.objects_withheld else ""
+    return f"{'would copy' if report.dry_run else 'copied'} {moved}; {report.objects_unchanged} unchanged{kept}{more}"
 
 
 @contextmanager
