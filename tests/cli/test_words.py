@@ -45,6 +45,7 @@ def ledger_file(tmp_path: Path) -> Path:
         pytest.param(("runs", "list", "--limit", "many"), "a whole number from 1, got 'many'", id="limit-in-words"),
         pytest.param(("cache", "purge", "s", "d", "--withdrawn"), "not allowed with argument", id="purge-two-things"),
         pytest.param(("runs", "list", "--jsn"), "runs list: error: unrecognized arguments: --jsn", id="unknown-option"),
+        pytest.param(("transfers", "--outcome", "refusd"), "unchanged. Did you mean 'refused'?", id="near-outcome"),
         pytest.param(("runs", "show", "r", "s"), "usage: python -m spillway runs show [-h]", id="too-many-words"),
     ],
 )

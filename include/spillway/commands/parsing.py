@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
@@ -45,6 +46,11 @@ class Parser(argparse.ArgumentParser):
             if isinstance(value, str) and not value.isascii() and value != value.encode(errors="replace").decode():
                 options.usage_error(f"expected UTF-8 text, got {value!r}")
         return options
+
+    def _get_value(self, action: argparse.Action, text: str) -> Any:
+        if isinstance(action.type, type) and issubclass(action.type, StrEnum):
+            self._check_value(action, text)  # before the type refuses it, which knows no word that is near
+        return super()._get_value(action, text)
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if action.choices is not None and value not in action.choices:
