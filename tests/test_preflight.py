@@ -85,6 +85,33 @@ def test_a_cloud_without_nodes_may_be_one_that_scales_from_zero(site: SiteAccess
     assert gap.fix.endswith("; nothing, if it scales from zero")
 
 
+def test_a_pool_whose_nodes_another_pool_has_is_a_gap_that_names_both(site: SiteAccess) -> None:
+    by_shape, by_name = (
+        node_pool(node_selector={"gpu": "a100"}),
+        node_pool(name="own", node_selector={"name": "a100-0"}),
+    )
+    cluster = onprem_cluster(pools=(by_shape, by_name))
+    lost, other = node(also_matches=("own",)), node(name="a100-1", pool="own")
+    for nodes in ([lost], [lost, other]):
+        state = cluster_state(cluster, nodes=nodes)
+        gap = the_gap(replace(site, cluster=cluster, client=KnownCluster(state)))
+        assert (gap.part, gap.problem) == (
+            "pool own",
+            "its selector (name=a100-0) matches node a100-0 too, which pool a100 has",
+        )
+        assert gap.checked and "the first in clusters.yaml" in gap.fix
+
+
+def test_a_pool_that_gets_what_more_specific_ones_leave_has_a_gap_where_they_leave_nothing(site: SiteAccess) -> None:
+    cluster = onprem_cluster(pools=(node_pool(name="any"), node_pool(node_selector={"gpu": "a100"})))
+    lost = [node(name=f"a100-{index}", also_matches=("any",)) for index in range(2)]
+    state = cluster_state(cluster, nodes=[*lost, node(name="spare", pool="any")])
+    assert preflight([replace(site, cluster=cluster, client=KnownCluster(state))]) == ()
+    state = cluster_state(cluster, nodes=lost)
+    gap = the_gap(replace(site, cluster=cluster, client=KnownCluster(state)))
+    assert gap.problem == "its selector (every node) matches node a100-0 too, which pool a100 has, and 1 more"
+
+
 def test_a_node_of_another_shape_than_declared_is_a_gap(site: SiteAccess) -> None:
     state = cluster_state(CLUSTER, nodes=[node(), node(name="a100-1", allocatable_gpus=4)])
     gap = the_gap(replace(site, client=KnownCluster(state)))

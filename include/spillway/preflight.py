@@ -15,7 +15,7 @@ from spillway.clouds.base import ClusterClient
 from spillway.clouds.rights import Right
 from spillway.errors import AccessDenied, Missing, PreconditionFailed, SpillwayError, Unreachable
 from spillway.leases import clock_problem
-from spillway.model import Cluster, ClusterState, SiteKind
+from spillway.model import Cluster, ClusterState, NodePool, NodeState, SiteKind
 from spillway.registries.base import ImageRegistry
 from spillway.stores.base import ObjectStore
 from spillway.threads import worker_threads
@@ -219,7 +219,18 @@ def _node_gaps(state: ClusterState) -> Iterator[Gap]:
     for pool in state.cluster.pools:
         members = [node for node in state.nodes if node.pool == pool.name]
         selector = ", ".join(f"{key}={value}" for key, value in pool.node_selector.items()) or "every node"
-        if not members:
+        taken = _taken_nodes(state, pool, without_any=not members)
+        if taken:
+            first, *more = taken
+            yield Gap(
+                cluster=name,
+                part=f"pool {pool.name}",
+                problem=f"its selector ({selector}) matches node {first.name} too, which pool {first.pool} has"
+                + (f", and {len(more)} more" if more else ""),
+                fix="select each pool's nodes by a label of their own: of pools that match a node the one with most "
+                "labels in its selector has it, and of equally many the first in clusters.yaml",
+            )
+        elif not members:
             may_scale = state.cluster.kind is SiteKind.CLOUD
             fix = "label its nodes or correct node_selector in clusters.yaml"
             yield Gap(
@@ -238,6 +249,16 @@ def _node_gaps(state: ClusterState) -> Iterator[Gap]:
                 f"declared are {pool.devices_per_node}",
                 fix="correct gpus_per_node or gpu_share in clusters.yaml, or look at the node's device plugin",
             )
+
+
+def _taken_nodes(state: ClusterState, pool: NodePool, *, without_any: bool) -> list[NodeState]:
+    """The nodes that an equally specific pool has, and where the pool is ``without_any`` those of more specific ones.
+
+    A pool that gets what more specific ones leave is meant so, as long as they leave it any.
+    """
+    labels: dict[str | None, int] = {other.name: len(other.node_selector) for other in state.cluster.pools}
+    matched = [node for node in state.nodes if pool.name in node.also_matches]
+    return [node for node in matched if without_any or labels[node.pool] == labels[pool.name]]
 
 
 def _dataset_gaps(site: SiteAccess) -> Iterable[Gap]:

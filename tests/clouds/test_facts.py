@@ -78,6 +78,7 @@ def test_a_node_is_read_into_the_pool_with_the_most_specific_selector() -> None:
         schedulable=True,
         allocatable_gpus=8,
         cpu_millicores=8000,
+        also_matches=("any",),
     )
     assert node_state(node(), POOLS[2:]).pool is None
 

@@ -66,7 +66,7 @@ NOTHING = Needs()
 
 
 def node_state(node: Json, pools: Sequence[NodePool], beside: Needs = NOTHING) -> NodeState:
-    """The node, in the pool with the most specific selector that matches its labels.
+    """The node, in the pool with the most specific selector that matches its labels; the first of several such.
 
     ``beside`` is what the pods on it take that ``pod_use`` says nothing of.
     """
@@ -90,6 +90,7 @@ def node_state(node: Json, pools: Sequence[NodePool], beside: Needs = NOTHING) -
         driver_cuda=_labelled_version(labels, "runtime"),
         cpu_millicores=_left(allocatable, "cpu", MILLICORES, beside.cpu_millicores),
         memory_mib=_left(allocatable, "memory", MEBIBYTES, beside.memory_mib),
+        also_matches=tuple(other.name for other in matching if other is not pool),
     )
 
 

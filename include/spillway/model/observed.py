@@ -35,7 +35,8 @@ class PodUse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeState:
-    """A node as its API reports it. ``pool`` is None where no declared pool's selector matches it.
+    """A node as its API reports it. ``pool`` is None where no declared pool's selector matches it; ``also_matches`` are
+    those whose selectors do as well, and that do not have it.
 
     ``allocatable_gpus`` are of its pool's ``gpu_resource``: parts of GPUs where it gives them away so.
     ``driver`` is the version of its GPU driver, ``driver_cuda`` the newest CUDA that this supports; None where no label
@@ -52,6 +53,7 @@ class NodeState:
     driver_cuda: str | None = None
     cpu_millicores: int | None = None
     memory_mib: int | None = None
+    also_matches: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
