@@ -67,7 +67,9 @@ def test_more_runs_than_nodes_never_have_more_pods_than_nodes(
 def test_what_a_place_needs_waits_in_the_pool_of_its_link_and_in_no_other(
     begun: tuple[Mapping[str, DagRun], Sampler],
 ) -> None:
-    tasks = begun[0]["a"].tasks()
+    run = begun[0]["a"]
+    assert run.wait() == "success"
+    tasks = run.tasks()
     staging = {name: (task["state"], task["pool"]) for name, task in tasks.items() if "sync_" in name}
     assert staging == {
         "link_cloud.sync_image": ("success", "link_cloud"),
