@@ -148,7 +148,9 @@ def test_of_many_runs_and_decisions_the_newest_are_shown_in_full_and_the_others_
 
 @pytest.mark.usefixtures("logged_in")
 def test_what_asked_for_nothing_says_so(installed: Installed) -> None:
-    assert "No training run was asked for here." in words(get("/asked-by", dag_id="train", run_id="manual"))
+    assert "asked for here. If the task that was to ask for one has failed, its log says why." in words(
+        get("/asked-by", dag_id="train", run_id="manual")
+    )
     assert "No run that you may read has been decided on." in words(get("/decisions"))
     installed.ledger.open_run("digits-1", JOB, task(), SEEN.taken_at)
     assert "Nothing has been decided for it yet." in words(get("/runs/digits-1"))
