@@ -1,13 +1,10 @@
-"""What stands between the declared clusters and a first run, each gap with what to do about it.
-
-Asking leaves nothing behind: the object written to try the store is deleted again, the upload to a registry given up.
-"""
+"""The gaps of a declared cluster, its buckets and its registry."""
 
 from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Protocol, TypeVar, runtime_checkable
 
@@ -15,7 +12,9 @@ from spillway.clouds.base import ClusterClient
 from spillway.clouds.rights import Right
 from spillway.errors import AccessDenied, Missing, PreconditionFailed, SpillwayError, Unreachable
 from spillway.leases import clock_problem
-from spillway.model import Cluster, ClusterState, NodePool, NodeState, SiteKind
+from spillway.model import Cluster
+from spillway.preflight.gaps import Gap
+from spillway.preflight.nodes import node_gaps
 from spillway.registries.base import ImageRegistry
 from spillway.stores.base import ObjectStore
 from spillway.threads import worker_threads
@@ -67,47 +66,12 @@ class SiteAccess:
     synced: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Gap:
-    """One thing that would stop or endanger runs on a cluster, and its remedy; unless ``checked``, it is not known.
-
-    Whether a pool of a cloud is empty by mistake or because nobody needs it now is not known.
-    """
-
-    cluster: str
-    part: str
-    problem: str
-    fix: str
-    checked: bool = True
-
-
 def preflight(sites: Sequence[SiteAccess]) -> tuple[Gap, ...]:
     """Every gap of every site, in the order of ``sites``; empty where runs can start everywhere."""
     if not sites:
         return ()
     with worker_threads(len(sites), "preflight") as pool:
         return tuple(gap for gaps in pool.map(lambda site: list(_site_gaps(site)), sites) for gap in gaps)
-
-
-def merged(gaps: Iterable[Gap]) -> tuple[Gap, ...]:
-    """The gaps, one where several parts of a cluster have the same problem: two buckets without their Connection."""
-    found: dict[tuple[str, str, str], Gap] = {}
-    for gap in gaps:
-        same = (gap.cluster, gap.problem, gap.fix)
-        found[same] = replace(gap, part=f"{found[same].part}, {gap.part}") if same in found else gap
-    return tuple(found.values())
-
-
-def gap_table(gaps: Sequence[Gap]) -> str:
-    """The gaps as text, a line each, columns aligned."""
-    if not gaps:
-        return "no gaps: runs can start on every declared cluster"
-    rows = [
-        ("CLUSTER", "PART", "PROBLEM -> WHAT TO DO"),
-        *((g.cluster, g.part, f"{g.problem} -> {g.fix}") for g in gaps),
-    ]
-    widths = [max(len(row[column]) for row in rows) for column in range(2)]
-    return "\n".join(f"{name:<{widths[0]}}  {part:<{widths[1]}}  {text}" for name, part, text in rows)
 
 
 def _site_gaps(site: SiteAccess) -> Iterator[Gap]:
@@ -151,12 +115,12 @@ def _usable(client: T | SpillwayError) -> T:
 def _cluster_gaps(site: SiteAccess) -> Iterator[Gap]:
     client, cluster = _usable(site.client), site.cluster
     if not isinstance(client, RealCluster):
-        yield from _node_gaps(client.describe())
+        yield from node_gaps(client.describe())
         return
     lacking = client.missing_rights()
     yield from _right_gaps(cluster, lacking)
     if not any(right.everywhere for right in lacking or ()):  # else nodes and pods cannot be seen
-        yield from _node_gaps(client.describe())
+        yield from node_gaps(client.describe())
     if all(right.resource != "namespaces" for right in lacking or ()):
         yield from _namespace_gaps(cluster, exists=client.namespace_exists())
     yield from _clock_gaps(cluster.name, client.clock_ahead)
@@ -203,62 +167,6 @@ def _clock_gaps(cluster: str, ahead: timedelta | None) -> Iterator[Gap]:
     else:
         return
     yield Gap(cluster=cluster, part="clock", problem=problem, fix=fix)
-
-
-def _node_gaps(state: ClusterState) -> Iterator[Gap]:
-    name = state.cluster.name
-    for_gpus = {pool.name for pool in state.cluster.pools if pool.gpus_per_node}
-    with_gpus = [node for node in state.nodes if node.pool in for_gpus]
-    if with_gpus and not any(node.allocatable_gpus for node in with_gpus):
-        yield Gap(
-            cluster=name,
-            part="nodes",
-            problem=f"none of the {len(with_gpus)} nodes in its pools with GPUs has one to give",
-            fix="install the NVIDIA device plugin, or look at the one on its nodes",
-        )
-    for pool in state.cluster.pools:
-        members = [node for node in state.nodes if node.pool == pool.name]
-        selector = ", ".join(f"{key}={value}" for key, value in pool.node_selector.items()) or "every node"
-        taken = _taken_nodes(state, pool, without_any=not members)
-        if taken:
-            first, *more = taken
-            yield Gap(
-                cluster=name,
-                part=f"pool {pool.name}",
-                problem=f"its selector ({selector}) matches node {first.name} too, which pool {first.pool} has"
-                + (f", and {len(more)} more" if more else ""),
-                fix="select each pool's nodes by a label of their own: of pools that match a node the one with most "
-                "labels in its selector has it, and of equally many the first in clusters.yaml",
-            )
-        elif not members:
-            may_scale = state.cluster.kind is SiteKind.CLOUD
-            fix = "label its nodes or correct node_selector in clusters.yaml"
-            yield Gap(
-                cluster=name,
-                part=f"pool {pool.name}",
-                problem=f"no node matches its selector ({selector})",
-                fix=f"{fix}; nothing, if it scales from zero" if may_scale else fix,
-                checked=not may_scale,
-            )
-        odd = [node for node in members if node.allocatable_gpus not in {0, pool.devices_per_node}]
-        for node in odd:
-            yield Gap(
-                cluster=name,
-                part=f"pool {pool.name}",
-                problem=f"node {node.name} has {node.allocatable_gpus} {pool.gpu_resource}, "
-                f"declared are {pool.devices_per_node}",
-                fix="correct gpus_per_node or gpu_share in clusters.yaml, or look at the node's device plugin",
-            )
-
-
-def _taken_nodes(state: ClusterState, pool: NodePool, *, without_any: bool) -> list[NodeState]:
-    """The nodes that an equally specific pool has, and where the pool is ``without_any`` those of more specific ones.
-
-    A pool that gets what more specific ones leave is meant so, as long as they leave it any.
-    """
-    labels: dict[str | None, int] = {other.name: len(other.node_selector) for other in state.cluster.pools}
-    matched = [node for node in state.nodes if pool.name in node.also_matches]
-    return [node for node in matched if without_any or labels[node.pool] == labels[pool.name]]
 
 
 def _dataset_gaps(site: SiteAccess) -> Iterable[Gap]:
