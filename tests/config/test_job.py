@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from spillway.config import configuration_directory, job_file, jobs_directory, load, load_image_uses, load_job
-from spillway.errors import UnknownName
+from spillway.errors import ConfigError, UnknownName
 from spillway.model import DatasetUse, JobSpec, Priority, StallRule, Tier, TierRule
 from spillway.testing.builders import dataset
 
@@ -156,6 +156,11 @@ def test_a_job_file_is_found_by_its_name(name: str) -> None:
 def test_a_name_that_is_no_file_of_the_directory_is_unknown(name: str) -> None:
     with pytest.raises(UnknownName, match=r"^unknown job file .*; known: digits"):
         job_file(jobs_directory({}), name)
+
+
+def test_a_directory_of_job_files_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"/nope: no such directory; SPILLWAY_JOBS_DIR names the one"):
+        job_file(tmp_path / "nope", "digits")
 
 
 def test_the_environment_chooses_the_jobs_directory() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from spillway.errors import UnknownName
+from spillway.errors import ConfigError, UnknownName
 
 CONFIGURATION_VARIABLE = "SPILLWAY_CONFIG_DIR"
 CONNECTIONS_VARIABLE = "SPILLWAY_CONNECTIONS"
@@ -25,6 +25,12 @@ def jobs_directory(environ: Mapping[str, str]) -> Path:
     return Path(environ.get(JOBS_VARIABLE) or _INCLUDE / "jobs")
 
 
+def require_jobs(directory: Path) -> None:
+    """Raises ConfigError where there is no such directory of job files."""
+    if not directory.is_dir():
+        raise ConfigError(str(directory), "", f"no such directory; {JOBS_VARIABLE} names the one with the job files")
+
+
 def reports_directory(environ: Mapping[str, str]) -> Path | None:
     """The directory ``SPILLWAY_REPORTS_DIR`` names, None where reports are only logged."""
     named = environ.get(REPORTS_VARIABLE)
@@ -35,8 +41,10 @@ def job_file(directory: Path, name: str) -> Path:
     """The job file of that name, with or without ``.yaml``; it is always one of the directory's own files.
 
     Raises:
+        ConfigError: there is no such directory.
         UnknownName: the directory has no such file.
     """
+    require_jobs(directory)
     files = {path.stem: path for path in sorted(directory.glob("*.yaml"))}
     wanted = name.removesuffix(".yaml")
     if wanted in files:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from spillway.config.directories import require_jobs
 from spillway.config.load import DATASETS
 from spillway.errors import ConfigError, InvalidImage, UnknownName
 from spillway.images.reference import ImageReference
@@ -23,8 +24,7 @@ def load_image_uses(directory: Path, datasets: Mapping[str, Dataset]) -> tuple[I
     Raises:
         ConfigError: there is no such directory, or a file in it cannot be read at all, so that nobody knows its image.
     """
-    if not directory.is_dir():
-        raise ConfigError(str(directory), "", "no such directory; SPILLWAY_JOBS_DIR names the one with the job files")
+    require_jobs(directory)
     uses = (_image_use(path, datasets) for path in sorted(directory.glob("*.yaml")))
     return tuple(use for use in uses if use is not None)
 
