@@ -151,6 +151,12 @@ def test_words_that_lead_nowhere_are_one_message(
     assert not (tmp_path / "none").exists()
 
 
+def test_a_drill_that_there_is_not_gets_the_near_word(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(("drill", "node-los", "onprem-1"))
+    assert (ended.value.code, "Did you mean 'node-loss'?" in capsys.readouterr().err) == (2, True)
+
+
 def test_the_line_for_a_shell_begins_with_the_packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = sandbox_settings(tmp_path, 18000)
     monkeypatch.setattr(sys, "prefix", str(tmp_path))

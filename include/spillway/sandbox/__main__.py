@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from spillway.commands.console import Console
+from spillway.commands.parsing import Parser
 from spillway.errors import SpillwayError
 from spillway.sandbox import drills, lifecycle
 from spillway.sandbox.airflow import become_airflow
@@ -55,13 +56,13 @@ def _run(settings: SandboxSettings, options: argparse.Namespace) -> int:
         return INTERRUPTED
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m spillway.sandbox", description=drills.__doc__)
+def _parser() -> Parser:
+    parser = Parser(prog="python -m spillway.sandbox", description=drills.__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("--state", type=Path, help="the sandbox's directory (default: build/sandbox)")
     commands = parser.add_subparsers(required=True)
 
-    def command(name: str, function: object, text: str) -> argparse.ArgumentParser:
+    def command(name: str, function: object, text: str) -> Parser:
         sub = commands.add_parser(name, help=text)
         sub.set_defaults(command=function)
         return sub
