@@ -158,7 +158,7 @@ def test_a_mistake_is_told_with_its_place_and_cure(write: Write, key: str, value
     [
         ("faces", "public", "part", "the dataset 'faces' has no public part: no rule in datasets.yaml makes an object"),
         ("digits", "core", "part", "expected 'public', got 'core': a job that may read core objects reads all"),
-        ("digits", "open/", "part", "unknown tier 'open/'"),
+        ("digits", "open/", "part", "expected 'public', got 'open/': a job that may read core"),
         (None, "public", "part", "is of a dataset, and the job names none; name it as `dataset`, or leave this out"),
         ("digits", "public", "tier", "the public part of the dataset 'digits' is of tier 'public' in datasets.yaml"),
     ],

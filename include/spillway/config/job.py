@@ -74,12 +74,12 @@ def _of_one_gpu(fraction: Decimal, job: ValidationInfo) -> Decimal:
     return fraction
 
 
-def _public(part: Tier) -> Tier:
-    if part is not Tier.PUBLIC:
+def _public(written: Any) -> Tier:
+    if written != Tier.PUBLIC:
         raise notation.refused(
-            f"expected 'public', got '{part}': a job that may read core objects reads all; leave it out"
+            f"expected 'public', got '{written}': a job that may read core objects reads all; leave it out"
         )
-    return part
+    return Tier.PUBLIC
 
 
 def _of_a_dataset(part: Tier, job: ValidationInfo) -> Tier:
@@ -96,7 +96,7 @@ class DatasetUseEntry(Entry):
     """The name of a dataset alone, or with the part of it that is read."""
 
     name: Text
-    part: Annotated[TierWord, AfterValidator(_public)] | None = None
+    part: Annotated[Tier, BeforeValidator(_public)] | None = None
 
 
 def _beside_none(datasets: tuple[DatasetUseEntry, ...], job: ValidationInfo) -> tuple[DatasetUseEntry, ...]:
@@ -119,7 +119,7 @@ class JobFile(Entry):
     cpu_cores: Quantity = 1.0
     memory_gib: Quantity = 1.0
     dataset: Text | None = None
-    part: Annotated[TierWord, AfterValidator(_public), AfterValidator(_of_a_dataset)] | None = None
+    part: Annotated[Tier, BeforeValidator(_public), AfterValidator(_of_a_dataset)] | None = None
     datasets: Annotated[
         tuple[Annotated[DatasetUseEntry, BeforeValidator(_by_name)], ...],
         Field(min_length=1),
