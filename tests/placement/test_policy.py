@@ -16,6 +16,7 @@ from spillway.model import (
     Tier,
 )
 from spillway.placement.policy import place
+from spillway.placement.rules import RULES
 from spillway.testing.builders import (
     NOW,
     candidate,
@@ -42,7 +43,13 @@ def test_a_decision_holds_every_verdict_in_the_order_of_preference() -> None:
         price_per_gpu_hour=Decimal("2.5"),
     )
     assert decision == PlacementDecision(
-        job="digits", taken_at=NOW, chosen=candidate(), possible=True, verdicts=decision.verdicts, unreachable={}
+        job="digits",
+        taken_at=NOW,
+        chosen=candidate(),
+        possible=True,
+        verdicts=decision.verdicts,
+        unreachable={},
+        rules=RULES,
     )
     assert [(verdict.candidate.billing, bool(verdict.rejections)) for verdict in decision.verdicts] == [
         (Billing.OWNED, False),
