@@ -13,6 +13,7 @@ SANDBOX_PORTS, STORE_PORTS, SERVER_PORTS = range(10100, 20000), range(20000, 300
 """Below those that the kernel gives: to a connection, or to who lets it choose, while a server is away. Blocks of
 different sizes never overlap. A browser refuses port 10080."""
 SERVERS_AT_ONCE = 20
+_TRIES = 20_000
 _locks: list[int] = []
 """Of the blocks that this process was given last; those of earlier ones are listened on, or over."""
 
@@ -23,13 +24,18 @@ def free_port() -> int:
 
 
 def free_port_block(count: int, among: range) -> int:
-    """The first of ``count`` neighbouring ports that are free and that no other test process was given."""
+    """The first of ``count`` neighbouring ports that are free and that no other test process was given.
+
+    Raises:
+        RuntimeError: there are none.
+    """
     locks = Path(tempfile.gettempdir(), "spillway-test-ports")
     locks.mkdir(exist_ok=True)
-    while True:
+    for _ in range(_TRIES):
         first = random.choice(among[: len(among) - count + 1 : count])
         if _is_locked(locks / f"{first}.lock") and all(_is_free(first + offset) for offset in range(count)):
             return first
+    raise RuntimeError(f"no {count} neighbouring ports of {among.start} to {among.stop - 1} are free")
 
 
 def _is_locked(path: Path) -> bool:
