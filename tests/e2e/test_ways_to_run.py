@@ -81,7 +81,9 @@ def test_the_pipeline_runs_when_started(way: str, airflow: AirflowSandbox, begun
     done = dict.fromkeys({"place", *used, "train", "settle"}, "success")
     assert run.states() == {**done, **dict.fromkeys(unused, "skipped")}
     assert (attempt.state, attempt.outcome, attempt.last_step) == (AttemptState.SETTLED, Outcome.SUCCEEDED, 4)
-    assert run.tasks()["train"]["try_number"] == 1
+    # Airflow 3.3 takes a task that resumes before its executor has told of the deferral for a killed one, and tries it
+    # again (apache/airflow#71580); these pods end within a second. The attempt is the same one all the same.
+    assert run.tasks()["train"]["try_number"] in {1, 2}
 
 
 def test_a_run_that_is_cleared_while_it_trains_goes_on_from_what_it_flushed(
