@@ -58,12 +58,12 @@ METHODS = frozenset({
 })  # fmt: skip
 """Methods of stores, registries and checkpoint stores that store bytes."""
 NAMES = frozenset(copier.rpartition(".")[2] for copier in COPIERS)
-PROBING = ("preflight.py", "commands/remote_reads.py", "commands/rights.py")
+PROBING = ("preflight/sites.py", "commands/remote_reads.py", "commands/rights.py")
 ONE_SITE_ONLY = {LIBRARY / name: {"put"} for name in PROBING}
 """Each writes a probe of its own to one site."""
 CALLERS = [
-    *(file for folder in ("runs", "commands") for file in sorted((LIBRARY / folder).rglob("*.py"))),
-    *(LIBRARY / name for name in ("__main__.py", "observe.py", "preflight.py")),
+    *(file for folder in ("runs", "commands", "preflight") for file in sorted((LIBRARY / folder).rglob("*.py"))),
+    *(LIBRARY / name for name in ("__main__.py", "observe.py")),
     *sorted((ROOT / "plugins").rglob("*.py")),
     *sorted((ROOT / "dags").rglob("*.py")),
 ]
