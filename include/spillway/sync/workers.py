@@ -115,10 +115,12 @@ def _at_once(size_bytes: int) -> int:
 
 
 def folders_of(key: str) -> Iterator[str]:
-    """The keys that would be folders of this one: `a` and `a/b` of `a/b/c`."""
+    """The keys that would be folders of this one, or the marks of such: `a`, `a/`, `a/b` and `a/b/` of `a/b/c`."""
     end = key.find("/")
     while end >= 0:
         yield key[:end]
+        if end + 1 < len(key):
+            yield key[: end + 1]
         end = key.find("/", end + 1)
 
 
@@ -130,6 +132,6 @@ def folders_among(keys: Iterable[str]) -> frozenset[str]:
         while begun and not key.startswith(begun[-1]):
             begun.pop()
         # Between `d` and `d/x` lie keys as `d-x`, which begin with `d` as well.
-        found.update(before for before in begun if key.startswith("/", len(before)))
+        found.update(before for before in begun if before.endswith("/") or key.startswith("/", len(before)))
         begun.append(key)
     return frozenset(found)
