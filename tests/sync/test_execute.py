@@ -250,7 +250,7 @@ def test_a_copy_that_is_being_changed_is_not_called_whole(ends) -> None:
 def test_a_store_that_goes_away_lets_nothing_in_or_is_full_ends_the_sync_with_that_error(
     local_ends, error: SpillwayError
 ) -> None:
-    local_ends.fill({f"{n:03}": b"x" for n in range(80)})
+    local_ends.fill({f"{n:03}": b"x" for n in range(400)})
 
     allowed = [None] * 20
 
@@ -264,10 +264,10 @@ def test_a_store_that_goes_away_lets_nothing_in_or_is_full_ends_the_sync_with_th
     local_ends.cloud.before = fail
     with pytest.raises(type(error)):
         local_ends.sync()
-    assert local_ends.cloud.calls["put"] < 60, "the rest is not tried"
+    assert local_ends.cloud.calls["put"] < 200, "the rest is not tried, but for what the threads have in hand"
     assert len(local_ends.at_cloud()) == 20
     local_ends.cloud.before = lambda method, key: None
-    assert local_ends.sync().objects_copied == 60
+    assert local_ends.sync().objects_copied == 380
 
 
 def test_a_spillway_record_at_the_source_is_no_part_of_a_dataset(ends) -> None:
