@@ -117,51 +117,23 @@ def store_identities(settings: SandboxSettings, site: SiteSettings) -> tuple[Ide
     """
     made = credentials(settings)
     public = (*(f"Read:{DATASET_BUCKET}/{prefix}*" for prefix in PUBLIC_PREFIXES), f"List:{DATASET_BUCKET}")
-    return (
+    remote = (f"Read:{DATASET_BUCKET}/{REMOTE_PREFIX}*", f"List:{DATASET_BUCKET}")
+    rights: dict[str, tuple[str, ...]] = {
+        "mover": ADMIN_ACTIONS,
+        "pods": (f"Read:{DATASET_BUCKET}", f"List:{DATASET_BUCKET}", *_all_of(CHECKPOINT_BUCKET)),
+        "public": public,
+        "public-pods": (*public, f"Read:{DATASET_BUCKET}/{OWN_PREFIX}*", *_all_of(CHECKPOINT_BUCKET)),
+        "remote": (*remote, *_all_of(f"{CHECKPOINT_BUCKET}/{REMOTE_JOBS}*")),
+        "cache": _all_of(CACHE_BUCKET),
+    }
+    return tuple(
         Identity(
-            name=f"{site.name}-mover",
-            access_key=f"{site.name}-mover",
-            secret_key=made[f"{site.name}_mover_secret"],
-            actions=ADMIN_ACTIONS,
-        ),
-        Identity(
-            name=f"{site.name}-pods",
-            access_key=f"{site.name}-pods",
-            secret_key=made[f"{site.name}_pods_secret"],
-            actions=(
-                f"Read:{DATASET_BUCKET}",
-                f"List:{DATASET_BUCKET}",
-                *_all_of(CHECKPOINT_BUCKET),
-            ),
-        ),
-        Identity(
-            name=f"{site.name}-public",
-            access_key=f"{site.name}-public",
-            secret_key=made[f"{site.name}_public_secret"],
-            actions=public,
-        ),
-        Identity(
-            name=f"{site.name}-public-pods",
-            access_key=f"{site.name}-public-pods",
-            secret_key=made[f"{site.name}_public_pods_secret"],
-            actions=(*public, f"Read:{DATASET_BUCKET}/{OWN_PREFIX}*", *_all_of(CHECKPOINT_BUCKET)),
-        ),
-        Identity(
-            name=f"{site.name}-remote",
-            access_key=f"{site.name}-remote",
-            secret_key=made[f"{site.name}_remote_secret"],
-            actions=(
-                f"Read:{DATASET_BUCKET}/{REMOTE_PREFIX}*",
-                f"List:{DATASET_BUCKET}",
-                *_all_of(f"{CHECKPOINT_BUCKET}/{REMOTE_JOBS}*"),
-            ),
-        ),
-        Identity(
-            name=f"{site.name}-cache",
-            access_key=f"{site.name}-cache",
-            secret_key=made[f"{site.name}_cache_secret"],
-            actions=_all_of(CACHE_BUCKET),
-        ),
+            name=f"{site.name}-{who}",
+            access_key=f"{site.name}-{who}",
+            secret_key=made[f"{site.name}_{who.replace('-', '_')}_secret"],
+            actions=actions,
+        )
+        for who, actions in rights.items()
     )
 
 
