@@ -21,6 +21,7 @@ from spillway.runs.watching import Watch
 from spillway.sandbox import drills
 from spillway.sandbox.settings import SandboxSettings
 from spillway.testing.carried_run import Carried
+from spillway.testing.hung_pods import hung
 from spillway.testing.polling import eventually
 
 MakeJob = Callable[..., JobSpec]
@@ -54,9 +55,10 @@ def test_a_pod_that_was_evicted_and_is_gone_is_a_preemption_for_the_next_watcher
     attempt = training(run)
     assert noted_ending(attempt) is None
     evicting = threading.Thread(target=drills.evict, args=(sandbox, attempt.node, attempt.label))
-    evicting.start()
     first = Watch(services=run.services, attempt=attempt)
-    eventually(lambda: first.poll().summary, lambda said: "waiting for the pod to end" in said, seconds=120)
+    with hung(run.run):  # or it may be gone before anybody has looked
+        evicting.start()
+        eventually(lambda: first.poll().summary, lambda said: "waiting for the pod to end" in said, seconds=120)
     evicting.join()
     eventually(lambda: pod_is_gone(run, attempt), seconds=120)
 

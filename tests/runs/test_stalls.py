@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import os
-import signal
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import pytest
 
@@ -19,6 +15,7 @@ from spillway.runs.services import Services
 from spillway.runs.settling import Ended, settle
 from spillway.runs.watching import Watch
 from spillway.testing.carried_run import PATIENCE_SECONDS, Carried
+from spillway.testing.hung_pods import hung
 from spillway.testing.polling import eventually
 from spillway.testing.sandbox_server import Installation
 
@@ -77,35 +74,13 @@ def watched(run: Carried) -> Watched:
     return found
 
 
-@contextmanager
-def hung(run: Carried) -> Iterator[None]:
-    """The processes of the run's pods, stopped in their tracks; those that are left go on at the end of the block."""
-    pids = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit() and _trains(entry, run.run)]
-    assert pids
-    for pid in pids:
-        os.kill(pid, signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        for pid in pids:
-            if Path(f"/proc/{pid}").exists() and _trains(Path(f"/proc/{pid}"), run.run):
-                os.kill(pid, signal.SIGCONT)
-
-
-def _trains(process: Path, run: str) -> bool:
-    try:
-        return f"SPILLWAY_RUN={run}".encode() in (process / "environ").read_bytes().split(b"\0")
-    except OSError:
-        return False
-
-
 def test_a_trainer_that_hangs_is_told_then_ended_and_followed_by_one_that_goes_on(
     open_run: Carry, make_job: MakeJob
 ) -> None:
     run = open_run(make_job(**SLOW | {"every": 2}))
     seen = watched(run)
     eventually(lambda: run.committed("onprem"), seconds=PATIENCE_SECONDS)
-    with hung(run):
+    with hung(run.run):
         seen.falls_silent()
         seen.clock.minutes(14)
         assert seen.watch.poll().alert is None
@@ -146,7 +121,7 @@ def test_a_trainer_that_is_slow_but_alive_is_left_alone(open_run: Carry, make_jo
 def test_a_trainer_that_goes_on_after_the_alert_is_left_alone(open_run: Carry, make_job: MakeJob) -> None:
     run = open_run(make_job(**SLOW))
     seen = watched(run)
-    with hung(run):
+    with hung(run.run):
         seen.falls_silent()
         seen.clock.minutes(16)
         assert seen.watch.poll().alert
@@ -162,7 +137,7 @@ def test_a_wall_clock_that_is_set_forward_is_no_silence(open_run: Carry, make_jo
     run = open_run(make_job(**SLOW))
     attempt, wall, steady = run.launched(), Ahead(), Ahead()
     watch = Watch(services=replace(run.services, clock=wall), attempt=attempt, steady=steady)
-    with hung(run):
+    with hung(run.run):
         Watched(run, steady, watch).falls_silent()
         wall.minutes(60)
         look = watch.poll()
@@ -177,7 +152,7 @@ def test_an_outage_is_no_silence_of_the_trainer(
 ) -> None:
     run = open_run(make_job(**SLOW))
     seen = watched(run)
-    with hung(run):
+    with hung(run.run):
         seen.falls_silent()
         seen.clock.minutes(14)
         assert seen.watch.poll().alert is None
