@@ -33,10 +33,10 @@ status: ## show the sandbox's processes
 	@$(RUN) -m spillway.sandbox status || test $$? -eq 3  # 3: nothing runs
 
 test: setup ## the default tests
-	@$(RUN) -m pytest -n $(TEST_PROCESSES) --no-loadscope-reorder -m "not slow and not chaos and not real_k8s"
+	@PYTHONPATH=include sh tools/tests.sh $(BIN)/python $(TEST_PROCESSES) "not slow and not chaos and not real_k8s"
 
 test-all: setup ## every test that this machine can run, slow ones included
-	@$(RUN) -m pytest -n $(TEST_PROCESSES) --no-loadscope-reorder -m "not chaos and not real_k8s"
+	@PYTHONPATH=include sh tools/tests.sh $(BIN)/python $(TEST_PROCESSES) "not chaos and not real_k8s"
 
 test-docker: setup ## build the images of docker/ with Debian's docker.io
 	@$(RUN) -m pytest tests/docker -m "slow or not slow"
