@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Protocol
 
-from spillway.model import Cluster, ClusterState, PodState
+from spillway.model import Cluster, ClusterState, PodState, PoolUse
 
 ATTEMPT_LABEL = "spillway.dev/attempt"
 RUN_LABEL = "spillway.dev/run"
@@ -69,3 +69,21 @@ class ClusterClient(Protocol):
 
     def owned(self, installation: str | None) -> tuple[PodState, ...]:
         """Every pod of the namespace that this installation launched; for None those that carry no installation."""
+
+
+class NodePoolScaler(Protocol):
+    """The node pools of one cluster.
+
+    Every method raises ``Unreachable`` or ``AccessDenied``, and ``PoolRefused`` where the provider has not so many.
+    """
+
+    def pools(self) -> tuple[PoolUse, ...]:
+        """Each pool that can be scaled, with its nodes as they are now."""
+
+    def set_target(self, pool: str, nodes: int, *, remove: Sequence[str] = ()) -> None:
+        """Have the pool come to so many nodes: desired state, so that twice is once.
+
+        Args:
+            remove: the nodes that leave, no others ever; one that is gone already is a success. They are cordoned
+                first, and one on which a pod runs or is bound is left where it is.
+        """

@@ -1,0 +1,167 @@
+"""Nodes that come and go: what the scaler knows of pools and demand, what it was told, and what it asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from decimal import Decimal
+from enum import StrEnum
+
+from spillway.model.declared import Priority
+from spillway.model.pools import NodePool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScalableNode:
+    """One node of a pool. ``gpus`` are those that pods may use now: 0 while it boots, or where it has failed.
+
+    ``pods`` run on it, or are bound to it, whoever owns them; a node with any is never removed. ``ready_at`` is since
+    when it is Ready, None while it is not. ``idle_since`` is since when it has no pod; None where it has one, or where
+    nobody knows. ``draining``: it is cordoned or being deleted.
+    """
+
+    name: str
+    created_at: datetime
+    gpus: int
+    free_gpus: int
+    pods: int = 0
+    ready_at: datetime | None = None
+    idle_since: datetime | None = None
+    draining: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolUse:
+    """A pool that can be scaled, now. ``wanted`` is how many nodes its provider was last asked for.
+
+    ``boot_allowance``: a node that has no usable GPUs for longer than this has failed.
+    """
+
+    cluster: str
+    pool: NodePool
+    wanted: int
+    nodes: tuple[ScalableNode, ...]
+    boot_allowance: timedelta = timedelta(minutes=15)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PendingJob:
+    """A run that waits for GPUs. ``places`` are the (cluster, pool) pairs where it lacks nothing but room.
+
+    ``expected`` is how long it is thought to train, ``finish_by`` its deadline; None where nobody said. ``hold_until``:
+    it waits by choice, for on-premises to have room, until then. ``backfill``: its job is about a window of the past
+    and orders no nodes.
+    """
+
+    run: str
+    gpus_per_node: int
+    nodes: int
+    since: datetime
+    priority: Priority
+    places: frozenset[tuple[str, str]]
+    expected: timedelta | None = None
+    finish_by: datetime | None = None
+    hold_until: datetime | None = None
+    backfill: bool = False
+
+    @property
+    def gpus(self) -> int:
+        return self.gpus_per_node * self.nodes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UsePoint:
+    """How busy one side was at one moment. A moment that nobody measured has no point: a gap is never a zero."""
+
+    at: datetime
+    gpus: int
+    used_gpus: int
+    queued_jobs: int
+    pending_gpus: int
+
+
+class OrderKind(StrEnum):
+    """What a person asked of the scaler."""
+
+    ADD = "add"
+    SHRINK = "shrink"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ManualOrder:
+    """A person's order of nodes: ``nodes`` more than there were when it was given, or down to so many.
+
+    It holds until ``until``; nodes that it adds are to be ready by ``ready_by``. Those that a shrink takes are empty by
+    then, or leave with what moves and pauses by its approved plan: ``remove`` are their names.
+    """
+
+    order: str
+    kind: OrderKind
+    cluster: str
+    pool: str
+    nodes: int
+    base_nodes: int
+    ordered_at: datetime
+    ordered_by: str
+    until: datetime
+    ready_by: datetime | None = None
+    remove: tuple[str, ...] = ()
+
+
+class Source(StrEnum):
+    """Where a wish for nodes comes from, the one that comes first in a conflict last."""
+
+    REACTIVE = "reactive"
+    FORECAST = "forecast"
+    TIME_RULE = "time-rule"
+    MANUAL = "manual"
+    FORCED_SHRINK = "forced-shrink"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contribution:
+    """How many nodes one source wants of a pool, and why."""
+
+    source: Source
+    nodes: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolTarget:
+    """How many nodes a pool is to have. ``remove`` are the nodes that leave where it is fewer; it is our choice.
+
+    ``contributions`` are the wishes behind it, ``clamps`` what cut it down to less than they wanted. ``replaces`` are
+    nodes that failed, whose places are filled anew.
+    """
+
+    cluster: str
+    pool: str
+    nodes: int
+    remove: tuple[str, ...] = ()
+    replaces: tuple[str, ...] = ()
+    contributions: tuple[Contribution, ...] = ()
+    clamps: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScalingSnapshot:
+    """All that the scaler may know. A pool that could not be read is in ``unknown`` with its cause, and keeps its size.
+
+    ``local`` and ``cloud`` are the points of the last hour or so, oldest first. ``last_out`` and ``last_in`` are when
+    each pool, by (cluster, pool), last grew or shrank. ``replaced`` are failed nodes that were replaced already.
+    ``money_left`` is what the tightest budget leaves of the month; None: no limit.
+    """
+
+    taken_at: datetime
+    pools: tuple[PoolUse, ...]
+    unknown: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    local: tuple[UsePoint, ...] = ()
+    cloud: tuple[UsePoint, ...] = ()
+    queue: tuple[PendingJob, ...] = ()
+    orders: tuple[ManualOrder, ...] = ()
+    last_out: Mapping[tuple[str, str], datetime] = field(default_factory=dict)
+    last_in: Mapping[tuple[str, str], datetime] = field(default_factory=dict)
+    replaced: frozenset[str] = frozenset()
+    money_left: Decimal | None = None
