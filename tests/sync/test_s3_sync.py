@@ -116,6 +116,16 @@ def test_a_key_that_begins_keys_which_are_there_already_arrives_and_is_replaced(
         assert s3_ends.at_cloud() == {"servers/0": b"1", "servers": content}
 
 
+def test_the_mark_of_a_folder_whose_contents_are_there_already_arrives(s3_ends) -> None:
+    s3_ends.fill({"e/x": b"1"})
+    assert s3_ends.sync().ok
+    assert s3_ends.cloud.store.head("digits/e/") is None
+    s3_ends.fill({"e/": b""})
+    assert s3_ends.sync().objects_copied == 1
+    assert s3_ends.at_cloud() == {"e/": b"", "e/x": b"1"}
+    assert s3_ends.sync().objects_copied == 0
+
+
 def test_a_key_that_the_destination_cannot_hold_is_refused_by_name_and_the_rest_is_copied(s3_ends, local_ends) -> None:
     ends = type(s3_ends)(s3_ends.home.store, local_ends.cloud.store)
     ends.fill({"servers": b"1", "empty/": b"", "x/y": b"2"})

@@ -21,7 +21,7 @@ from spillway.stores.s3_answers import SHA256_FIELD, STAMP_FIELD, object_info, s
 from spillway.stores.s3_conditions import OF_BOTO, conditions
 from spillway.stores.s3_deletes import DELETED_ALONE, delete_alone, delete_together
 from spillway.stores.s3_endpoint import S3Endpoint
-from spillway.stores.s3_keys import check_fields, fits_xml, is_unusual
+from spillway.stores.s3_keys import check_fields, fits_xml, is_folder_alone, is_unusual
 from spillway.stores.s3_listing import list_objects
 from spillway.stores.s3_requests import S3Requests
 
@@ -105,7 +105,10 @@ class S3Store:
             self._requests.check_bucket()
             return None, {}
         size_bytes = int(reply.headers.get("content-length", "0"))
-        return object_info(key, reply.headers, size_bytes=size_bytes), stored_metadata(reply.headers)
+        found = object_info(key, reply.headers, size_bytes=size_bytes)
+        if is_folder_alone(found):
+            return None, {}
+        return found, stored_metadata(reply.headers)
 
     def tags(self, key: str) -> Mapping[str, str]:
         from spillway.stores.s3_tags import object_tags

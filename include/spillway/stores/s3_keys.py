@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 
 from spillway.errors import RequestRefused
+from spillway.model import ObjectInfo
 
 _FIELD_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _NOT_IN_XML = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -16,6 +17,15 @@ def is_unusual(key: str, size_bytes: int) -> bool:
     *folders, last = key.split("/")
     names = folders if folders and not last and size_bytes == 0 else [*folders, last]
     return "\\" in key or any(name in ("", ".", "..") for name in names)
+
+
+def is_folder_alone(found: ObjectInfo) -> bool:
+    """Whether a server that keeps objects in a file tree tells of a folder that lies there, which nobody has stored.
+
+    SeaweedFS answers for ``e/`` once there is an ``e/x``, with the etag of an upload of no parts, which no object has;
+    it lists none, and refuses what is conditioned on its etag.
+    """
+    return found.key.endswith("/") and found.etag.endswith("-0")
 
 
 def fits_xml(key: str) -> bool:

@@ -142,7 +142,7 @@ class Transfer:
                 here = self._destination.head(planned.key)
                 if here is not None and (copied := self._copied_by_another(planned, here)):
                     return copied
-                # A server that keeps keys as folders says of an absent `d` that it is there, because of a `d/x`.
+                # A server that keeps keys as folders takes an absent `d`, or `d/`, for there because of a `d/x`.
                 condition = {} if here is None and "if_absent" in condition else _only_over(here)
         return self._copy_version(planned, condition)
 
