@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from spillway.config import Configuration, configuration_directory, load, load_job
+from spillway.config import Configuration, configuration_directory, load, load_iteration, load_job
 from spillway.config.clusters import (
     ClusterEntry,
     GpuShareEntry,
@@ -23,7 +23,7 @@ from spillway.config.clusters import (
 )
 from spillway.config.datasets import DatasetEntry
 from spillway.config.job import JobFile
-from spillway.config.schema import QuotaEntry, RepositoryEntry, RetentionEntry, RunsEntry
+from spillway.config.schema import IterationEntry, QuotaEntry, RepositoryEntry, RetentionEntry, RunsEntry
 from spillway.errors import ConfigError
 from spillway.model import (
     Billing,
@@ -46,6 +46,7 @@ from spillway.model import (
     Tier,
 )
 from spillway.testing.builders import cloud_cluster, node_pool, onprem_cluster
+from spillway.windows import Iteration
 
 Write = Callable[..., Path]
 
@@ -167,6 +168,24 @@ def test_without_retention_every_checkpoint_is_kept(directory: Path, write: Writ
 
 
 @pytest.mark.parametrize(
+    ("written", "iteration"),
+    [
+        ({}, Iteration(days=7, time_zone="UTC")),
+        ({"days": 10, "time_zone": "Asia/Kolkata"}, Iteration(days=10, time_zone="Asia/Kolkata")),
+        ({"days": "ISO week"}, Iteration(days=None, time_zone="UTC")),
+    ],
+)
+def test_when_the_monthly_iteration_is_can_be_read_by_itself(
+    directory: Path, write: Write, written: Any, iteration: Iteration
+) -> None:
+    assert load_iteration(directory) == load(directory).iteration == Iteration()
+    write("policy.yaml", ("iteration",), written)
+    assert load(directory).iteration == iteration
+    (directory / "clusters.yaml").unlink()
+    assert load_iteration(directory) == iteration
+
+
+@pytest.mark.parametrize(
     ("entry", "value"),
     [
         (ClusterEntry, Cluster),
@@ -181,6 +200,7 @@ def test_without_retention_every_checkpoint_is_kept(directory: Path, write: Writ
         (QuotaEntry, QuotaShare),
         (RunsEntry, RunPolicy),
         (RetentionEntry, Retention),
+        (IterationEntry, Iteration),
         (JobFile, JobSpec),
     ],
     ids=lambda kind: kind.__name__,

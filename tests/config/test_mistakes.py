@@ -363,6 +363,27 @@ MISTAKES = {
         "checkpoints.retention.last",
         "expected a number of at least 1, got 0",
     ),
+    "an iteration of more days than February has": (
+        "policy.yaml",
+        ("iteration",),
+        {"days": 29},
+        "iteration.days",
+        "expected a number of days from 1 to 28, or 'ISO week', got 29",
+    ),
+    "an iteration of no number of days": (
+        "policy.yaml",
+        ("iteration",),
+        {"days": True},
+        "iteration.days",
+        "expected a number of days from 1 to 28, or 'ISO week', got True",
+    ),
+    "an iteration in a zone that is misspelled": (
+        "policy.yaml",
+        ("iteration",),
+        {"time_zone": "Europe/Berlyn"},
+        "iteration.time_zone",
+        "expected a time zone such as 'Europe/Berlin' or 'UTC', got 'Europe/Berlyn'. Did you mean 'Europe/Berlin'?",
+    ),
     "a lease of nothing": (
         "policy.yaml",
         ("runs",),

@@ -21,6 +21,7 @@ from spillway.model import (
     Tier,
     TierRule,
 )
+from spillway.windows import Iteration
 
 if TYPE_CHECKING:
     from spillway.config.money import BudgetsFile
@@ -45,6 +46,7 @@ class Configuration:
     repositories: Mapping[str, MirroredRepository] = field(default_factory=dict)
     retention: Retention | None = None
     notices: tuple[NoticeTarget, ...] = ()
+    iteration: Iteration = field(default_factory=Iteration)
 
     @property
     def image_home(self) -> str:
@@ -89,7 +91,20 @@ def load(directory: Path) -> Configuration:
         repositories={mirrored.repository: mirrored for mirrored in repositories},
         retention=None if retention is None else retention.retention(),
         notices=() if money is None else tuple(target for entry in money.notices for target in entry.targets()),
+        iteration=policy.iteration.iteration(),
     )
+
+
+def load_iteration(directory: Path) -> Iteration:
+    """When the monthly iteration is; of all the files only ``policy.yaml`` is read.
+
+    Raises:
+        ConfigError: the file is missing or wrong.
+    """
+    from spillway.config.document import read
+    from spillway.config.schema import PolicyFile
+
+    return read(directory / POLICY, PolicyFile).iteration.iteration()
 
 
 def _check_access(policy: PlacementPolicy, clusters: Mapping[str, Cluster]) -> None:

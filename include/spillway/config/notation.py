@@ -17,6 +17,7 @@ from pydantic_core import PydanticCustomError
 from spillway.errors import InvalidImage, UnknownName
 from spillway.images.reference import ImageReference
 from spillway.model import Billing
+from spillway.windows import MOST_DAYS
 
 E = TypeVar("E", bound=StrEnum)
 
@@ -114,6 +115,15 @@ def hours(written: Any) -> tuple[timedelta, timedelta]:
     if not moments or moments[0] == moments[1]:
         raise refused(f"expected hours of a day such as 22:00-06:00, got {written!r}")
     return moments[0], moments[1]
+
+
+def last_days(written: Any) -> int | None:
+    """How many last days of a month; ``ISO week`` is None."""
+    if written == "ISO week":
+        return None
+    if type(written) is not int or not 1 <= written <= MOST_DAYS:
+        raise refused(f"expected a number of days from 1 to {MOST_DAYS}, or 'ISO week', got {written!r}")
+    return written
 
 
 def share(written: Any) -> Decimal:

@@ -33,6 +33,7 @@ from spillway.model import (
     Tier,
 )
 from spillway.placement.scorers import SCORERS
+from spillway.windows import Iteration
 
 Text = Annotated[str, Field(strict=True, min_length=1)]
 Label = Annotated[str, Field(strict=True, pattern=r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$")]
@@ -218,7 +219,18 @@ class CheckpointsEntry(Entry):
     retention: RetentionEntry | None = None
 
 
+class IterationEntry(Entry):
+    """Every key may be left out; ``Iteration`` has the defaults."""
+
+    days: Annotated[int | None, BeforeValidator(notation.last_days)] = Iteration().days
+    time_zone: Annotated[str, BeforeValidator(notation.zone)] = Iteration().time_zone
+
+    def iteration(self) -> Iteration:
+        return Iteration(**dict(self))
+
+
 class PolicyFile(Entry):
+    iteration: IterationEntry = IterationEntry()
     placement: PlacementEntry
     runs: RunsEntry = RunsEntry()
     checkpoints: CheckpointsEntry = CheckpointsEntry()
