@@ -23,7 +23,7 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"clouds", "stores", "registries", "sync", "images", "checkpoints", "connections", "threads"}),
     frozenset({"observe", "preflight", "ledger", "config"}),
     frozenset({"runs"}),
-    frozenset({"__main__", "commands", "sandbox"}),
+    frozenset({"__main__", "commands", "sandbox", "replay"}),
 )  # fmt: skip
 TRAINER_MAY_IMPORT = frozenset({"trainer", "checkpoints", "stores", "model", "errors", "codec", "threads"})
 

@@ -23,6 +23,7 @@
     ├── DeletesRefused          a sync would delete more than its guard allows
     ├── SyncIncomplete          a dataset of which some objects could not be copied
     ├── MirrorIncomplete        a repository of which some tags are not at their destination
+    ├── BadTrace                a history of jobs that cannot be read as one
     ├── BadData                 training data that cannot be used
     ├── CapacityNever           no declared capacity can ever hold the job
     ├── LaunchRefused           a gate refused to start a pod
@@ -64,6 +65,7 @@ from spillway.errors.movement import DeletesRefused, MirrorIncomplete, Residency
 from spillway.errors.root import ConfigError, SpillwayError, UnknownName
 from spillway.errors.runs import (
     BadData,
+    BadTrace,
     CapacityNever,
     IllegalTransition,
     LaunchRefused,
@@ -78,6 +80,7 @@ from spillway.errors.runs import (
 __all__ = [
     "AccessDenied",
     "BadData",
+    "BadTrace",
     "CapacityNever",
     "CheckpointConflict",
     "ConfigError",

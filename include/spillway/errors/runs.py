@@ -13,6 +13,18 @@ class BadData(SpillwayError):
         self.where, self.problem = where, problem
 
 
+class BadTrace(SpillwayError):
+    """A history of jobs that cannot be read as one: ``jobs.csv: line 7: gpus: expected a whole number, got 'nan'``.
+
+    ``line`` is None where it is about the whole file.
+    """
+
+    def __init__(self, file: str, line: int | None, problem: str, *, fix: str = "") -> None:
+        where = file if line is None else f"{file}: line {line}"
+        super().__init__(f"{where}: {problem}; {fix}" if fix else f"{where}: {problem}")
+        self.file, self.line, self.problem, self.fix = file, line, problem, fix
+
+
 class CapacityNever(SpillwayError):
     """No declared capacity can ever hold the job; ``table`` says why for each candidate."""
 

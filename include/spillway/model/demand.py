@@ -12,8 +12,10 @@ from spillway.model.declared import Priority
 class JobRecord:
     """One job of a history, own or public. ``submitted_at`` is when it asked for its GPUs.
 
-    ``started_at`` and ``ended_at`` are None where it has not yet, or nobody wrote it down; what a trace does not tell
-    (``priority``, ``department``, ``duration_estimate``) is None too.
+    ``gpus`` are all of them, on ``nodes`` nodes (1 where a trace does not tell). ``started_at`` and ``ended_at`` are
+    None where it has not yet, or nobody wrote it down; what a trace does not tell (``priority``, ``department``,
+    ``gpu_type``, ``duration_estimate``) is None too. ``held_for`` is how long it held its GPUs where that is less than
+    from its start to its end: it was interrupted.
     """
 
     job: str
@@ -24,7 +26,16 @@ class JobRecord:
     nodes: int = 1
     priority: Priority | None = None
     department: str | None = None
+    gpu_type: str | None = None
     duration_estimate: timedelta | None = None
+    held_for: timedelta | None = None
+
+    @property
+    def duration(self) -> timedelta | None:
+        """How long it held its GPUs; None while it has not ended."""
+        if self.started_at is None or self.ended_at is None:
+            return None
+        return self.ended_at - self.started_at if self.held_for is None else self.held_for
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

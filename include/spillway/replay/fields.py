@@ -1,0 +1,85 @@
+"""Fields of a trace as values; what is wrong with one is told by a ``ValueError``."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta, tzinfo
+
+ABSENT = frozenset({"", "None", "none", "null", "NULL", "NA", "N/A"})
+"""How the known formats write that there is no value. NaN is none of them: there it is a fault."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Clock:
+    """How a trace writes moments: as seconds after ``epoch``, or as text, of ``zone`` where the text names none."""
+
+    epoch: datetime = datetime(1970, 1, 1, tzinfo=UTC)
+    zone: tzinfo = UTC
+
+    def moment(self, column: str, text: str) -> datetime:
+        """The moment, in UTC; a text that two moments may have (clocks go back) is the first of them."""
+        try:
+            return self.epoch + timedelta(seconds=float(text))
+        except OverflowError:
+            raise ValueError(f"{column}: {text} seconds are no moment") from None
+        except ValueError:
+            pass
+        try:
+            told = datetime.fromisoformat(text)
+        except ValueError:
+            raise ValueError(
+                f"{column}: expected a moment such as 2026-03-01T12:00:00Z, or seconds, got '{text}'"
+            ) from None
+        return (told if told.tzinfo else told.replace(tzinfo=self.zone)).astimezone(UTC)
+
+    def optional(self, row: Mapping[str, str], column: str) -> datetime | None:
+        text = row.get(column, "")
+        return None if text in ABSENT else self.moment(column, text)
+
+
+def duration(row: Mapping[str, str], column: str) -> timedelta | None:
+    """Seconds, not fewer than none; None where the field is absent."""
+    text = row.get(column, "")
+    if text in ABSENT:
+        return None
+    seconds = number(column, text)
+    if seconds < 0:
+        raise ValueError(f"{column}: expected seconds, not fewer than 0, got '{text}'")
+    try:
+        return timedelta(seconds=seconds)
+    except OverflowError:
+        raise ValueError(f"{column}: {text} seconds are no duration") from None
+
+
+def whole(row: Mapping[str, str], column: str) -> int | None:
+    """A whole number, not less than 0 (``8`` or ``8.0``); None where the field is absent."""
+    text = row.get(column, "")
+    if text in ABSENT:
+        return None
+    try:
+        value = int(text)
+    except ValueError:
+        found = number(column, text)
+        if not found.is_integer():
+            raise ValueError(f"{column}: expected a whole number, got '{text}'") from None
+        value = int(found)
+    if value < 0:
+        raise ValueError(f"{column}: expected a number, not less than 0, got '{text}'")
+    return value
+
+
+def number(column: str, text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        raise ValueError(f"{column}: expected a number, got '{text}'") from None
+    if not math.isfinite(value):
+        raise ValueError(f"{column}: expected a number, got '{text}'")
+    return value
+
+
+def text(row: Mapping[str, str], column: str) -> str | None:
+    value = row.get(column, "")
+    return None if value in ABSENT else value
