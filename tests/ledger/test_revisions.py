@@ -287,6 +287,7 @@ ADDED = {
     "0015": tuple(
         f"ALTER TABLE attempts DROP COLUMN {name}" for name in ("committed_at", "displaces", "displacing_at")
     ),
+    "0016": tuple(f"DROP TABLE {name}" for name in ("pool_samples", "samples", "sampled_nodes", "pod_starts")),
 }
 """How what each revision has added is taken away again."""
 

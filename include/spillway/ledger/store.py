@@ -16,6 +16,7 @@ from spillway.ledger.notices import NoticeStore
 from spillway.ledger.queueing import QueueStore
 from spillway.ledger.reserving import ReservationStore
 from spillway.ledger.revisions import check
+from spillway.ledger.samples import SampleStore
 from spillway.ledger.schema import installation
 from spillway.ledger.snapshots import SnapshotStore
 
@@ -32,6 +33,7 @@ class Ledger(
     LinkStore,
     QueueStore,
     SnapshotStore,
+    SampleStore,
 ):
     """One database with all of it; each method is one transaction.
 

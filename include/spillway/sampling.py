@@ -1,0 +1,105 @@
+"""Samples of what was observed, and the averages of samples."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import fields, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from spillway.model import DeviceUse, JobDemand, JobUse, PoolSample, Sample
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def step_start(moment: datetime, step: timedelta) -> datetime:
+    """The begin of the step that the moment is in: the same for everybody, whatever zone it is written in."""
+    return _EPOCH + (moment - _EPOCH) // step * step
+
+
+def average(samples: Sequence[Sample], at: datetime, step: timedelta) -> Sample:
+    """The mean of samples that all lie in the step which begins ``at``; there is at least one.
+
+    A run that waited for half of them counts half. What a pool's mean is of are the samples that have the pool.
+    """
+    taken = sum(sample.taken for sample in samples)
+    pools: dict[tuple[str, str], list[PoolSample]] = defaultdict(list)
+    for sample in samples:
+        for pool in sample.pools:
+            pools[pool.cluster, pool.pool].append(pool)
+    return Sample(
+        at=at,
+        step=step,
+        taken=taken,
+        pools=tuple(_pool(pools[name]) for name in sorted(pools)),
+        queue=_queue(samples, taken),
+        unknown={name: cause for sample in samples for name, cause in sample.unknown.items()},
+    )
+
+
+def _queue(samples: Iterable[Sample], taken: int) -> tuple[JobDemand, ...]:
+    """A job that does not wait in a sample waits there for nothing: the queue is known wherever there is a sample."""
+    runs: dict[Any, float] = defaultdict(float)
+    gpus: dict[Any, float] = defaultdict(float)
+    for sample in samples:
+        for demand in sample.queue:
+            key = demand.job, demand.department, demand.places
+            runs[key] += demand.runs * sample.taken
+            gpus[key] += demand.gpus * sample.taken
+    return tuple(
+        JobDemand(job=job, department=department, places=places, runs=runs[key] / taken, gpus=gpus[key] / taken)
+        for key in sorted(runs, key=lambda key: (str(key[0]), str(key[1]), sorted(key[2])))
+        for job, department, places in [key]
+    )
+
+
+def _pool(samples: Sequence[PoolSample]) -> PoolSample:
+    taken, measured = sum(sample.taken for sample in samples), sum(sample.measured for sample in samples)
+
+    def mean(figure: Callable[[PoolSample], float]) -> float:
+        return sum(figure(sample) * sample.taken for sample in samples) / taken
+
+    return replace(
+        samples[0],
+        taken=taken,
+        gpus=mean(lambda sample: sample.gpus),
+        used_gpus=mean(lambda sample: sample.used_gpus),
+        nodes=mean(lambda sample: sample.nodes),
+        idle_nodes=mean(lambda sample: sample.idle_nodes),
+        jobs=_jobs(samples, taken),
+        device=_device([(sample.device, sample.measured) for sample in samples if sample.device is not None]),
+        measured=measured,
+    )
+
+
+def _jobs(samples: Iterable[PoolSample], taken: int) -> tuple[JobUse, ...]:
+    gpus: dict[tuple[str | None, str | None], float] = defaultdict(float)
+    for sample in samples:
+        for use in sample.jobs:
+            gpus[use.job, use.department] += use.gpus * sample.taken
+    return tuple(
+        JobUse(job=job, department=department, gpus=gpus[job, department] / taken)
+        for job, department in sorted(gpus, key=lambda key: (str(key[0]), str(key[1])))
+    )
+
+
+def _device(told: Sequence[tuple[DeviceUse, int]]) -> DeviceUse | None:
+    """Each figure's mean of those that told it, by how many samples and GPUs that is; the hottest stays the hottest."""
+    if not told:
+        return None
+    found: dict[str, float | None] = {}
+    for name in (field.name for field in fields(DeviceUse) if field.name != "gpus"):
+        known = [(getattr(use, name), use.gpus * weight) for use, weight in told if getattr(use, name) is not None]
+        whole = sum(weight for _, weight in known)
+        found[name] = sum(figure * weight for figure, weight in known) / whole if whole else None
+    hottest = [use.temperature_celsius for use, _ in told if use.temperature_celsius is not None]
+    gpus = sum(use.gpus * weight for use, weight in told) / sum(weight for _, weight in told)
+    found["temperature_celsius"] = max(hottest, default=None)
+    return DeviceUse(gpus=gpus, **found)
+
+
+def covers(demand: JobDemand, clusters: Iterable[str]) -> bool:
+    """Whether any of the clusters would do for it."""
+    wanted = frozenset(clusters)
+    return any(cluster in wanted for cluster, _ in demand.places)
