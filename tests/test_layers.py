@@ -19,6 +19,7 @@ LAYERS: tuple[frozenset[str], ...] = (
         "checkpoints.layout", "checkpoints.retention", "images.environment", "images.plan", "images.reference",
         "migration", "months", "attribution", "lines", "deadlines", "budget", "costs", "offpeak",
         "windows", "sampling", "replay.steps", "replay.metrics",
+        "scaling",
     }),
     frozenset({"clouds", "stores", "registries", "sync", "images", "checkpoints", "connections", "threads"}),
     frozenset({"observe", "preflight", "ledger", "config"}),

@@ -47,7 +47,8 @@ class PoolUse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PendingJob:
-    """A run that waits for GPUs. ``places`` are the (cluster, pool) pairs where it lacks nothing but room.
+    """A run that waits for GPUs, or has been promised a place and has no pod on a node yet: so that no idle node leaves
+    before it comes. ``places`` are the (cluster, pool) pairs where it lacks nothing but room, or the one promised.
 
     ``expected`` is how long it is thought to train, ``finish_by`` its deadline; None where nobody said. ``hold_until``:
     it waits by choice, for on-premises to have room, until then. ``backfill``: its job is about a window of the past
@@ -132,8 +133,8 @@ class Contribution:
 class PoolTarget:
     """How many nodes a pool is to have. ``remove`` are the nodes that leave where it is fewer; it is our choice.
 
-    ``contributions`` are the wishes behind it, ``clamps`` what cut it down to less than they wanted. ``replaces`` are
-    nodes that failed, whose places are filled anew.
+    ``contributions`` are the wishes behind it, ``clamps`` what kept it from what they wanted. ``replaces`` are nodes
+    that failed: they leave too, and their places are filled anew as far as ``nodes`` wants them.
     """
 
     cluster: str
@@ -150,7 +151,9 @@ class ScalingSnapshot:
     """All that the scaler may know. A pool that could not be read is in ``unknown`` with its cause, and keeps its size.
 
     ``local`` and ``cloud`` are the points of the last hour or so, oldest first. ``last_out`` and ``last_in`` are when
-    each pool, by (cluster, pool), last grew or shrank. ``replaced`` are failed nodes that were replaced already.
+    each pool, by (cluster, pool), last grew or shrank. ``base_nodes`` is how many nodes each pool was to have when the
+    time rule of a window began to hold (``scaling.timed.began_at``). ``replaced`` are failed nodes that were replaced
+    already.
     ``money_left`` is what the tightest budget leaves of the month; None: no limit.
     """
 
@@ -163,5 +166,6 @@ class ScalingSnapshot:
     orders: tuple[ManualOrder, ...] = ()
     last_out: Mapping[tuple[str, str], datetime] = field(default_factory=dict)
     last_in: Mapping[tuple[str, str], datetime] = field(default_factory=dict)
+    base_nodes: Mapping[tuple[str, str], int] = field(default_factory=dict)
     replaced: frozenset[str] = frozenset()
     money_left: Decimal | None = None

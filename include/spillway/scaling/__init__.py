@@ -1,0 +1,1 @@
+"""The decision how many nodes each pool is to have: rules, demand, wishes, one plan."""

@@ -1,0 +1,67 @@
+"""How many nodes a forecast asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from math import ceil
+
+from spillway.model import Contribution, Forecast, ScalingSnapshot, Source
+from spillway.scaling.rules import ForecastRule, ScalingRules
+from spillway.scaling.sizes import PoolSize
+
+EVERYWHERE = ("", "")
+"""The key of a forecast of all demand, on-premises and cloud; others are of what one (cluster, pool) is asked for."""
+
+
+def foreseen(
+    snapshot: ScalingSnapshot,
+    forecasts: Mapping[tuple[str, str], Forecast],
+    sizes: Sequence[PoolSize],
+    rules: ScalingRules,
+) -> Mapping[tuple[str, str], Contribution]:
+    """How many nodes each pool is to have by its forecast; what all demand has beyond on-premises is for the first.
+
+    A forecast that ends before now says nothing, nor does one of all demand while the size of on-premises is unknown.
+    """
+    rule = rules.forecast
+    if rule is None or not forecasts or not sizes:
+        return {}
+    found = {}
+    for size in sizes:
+        if (forecast := forecasts.get(size.key)) is not None and size.gpus_per_node:
+            gpus = gpus_wanted(forecast, rule, snapshot.taken_at)
+            if gpus is not None:
+                found[size.key] = _wish(size, gpus, f"{gpus} GPUs foreseen here", forecast)
+    whole = forecasts.get(EVERYWHERE)
+    wanted = None if whole is None else gpus_wanted(whole, rule, snapshot.taken_at)
+    local = _local_gpus(snapshot, rules)
+    first = next((size for size in sizes if size.gpus_per_node), None)
+    if whole is not None and wanted is not None and local is not None and first is not None:
+        elsewhere = sum(size.nodes * size.gpus_per_node for size in sizes if size is not first)
+        beyond = max(0, wanted - local - elsewhere)
+        wish = _wish(first, beyond, f"{wanted} GPUs foreseen, {local} on-premises, {elsewhere} in other pools", whole)
+        if first.key not in found or found[first.key].nodes < wish.nodes:
+            found[first.key] = wish
+    return found
+
+
+def gpus_wanted(forecast: Forecast, rule: ForecastRule, now: datetime) -> int | None:
+    """The most GPUs that the rule's quantile, or the next higher one there is, sees within its time; None: it ended."""
+    column = next((n for n, q in enumerate(forecast.quantiles) if q >= rule.quantile), len(forecast.quantiles) - 1)
+    past = (now - forecast.made_at) / forecast.step
+    first = max(0, ceil(past) - 1)
+    last = max(first + 1, ceil(past + rule.ahead / forecast.step))
+    rows = forecast.gpus[first:last]
+    return max((row[column] for row in rows), default=None)
+
+
+def _wish(size: PoolSize, gpus: int, why: str, forecast: Forecast) -> Contribution:
+    nodes = -(-gpus // size.gpus_per_node)
+    return Contribution(source=Source.FORECAST, nodes=nodes, reason=f"{why} ({forecast.model})")
+
+
+def _local_gpus(snapshot: ScalingSnapshot, rules: ScalingRules) -> int | None:
+    if not snapshot.local or snapshot.taken_at - snapshot.local[-1].at > rules.largest_gap:
+        return None
+    return snapshot.local[-1].gpus

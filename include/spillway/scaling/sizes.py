@@ -1,0 +1,112 @@
+"""What a pool has: nodes in use, idle, booting, on order, failed and leaving."""
+
+from __future__ import annotations
+
+from collections.abc import Set
+from dataclasses import dataclass
+from datetime import datetime
+
+from spillway.model import PoolUse, ScalableNode
+from spillway.scaling.rules import PoolLimits
+
+NO_LIMITS = PoolLimits()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolSize:
+    """A pool by what its nodes do. Every node is in one of these, or was replaced before and is not counted.
+
+    ``busy`` have pods, and stay whatever happens. ``idle`` have none and could take some. ``booting`` are to be usable
+    yet. ``failed`` had their time for that. ``leaving`` are cordoned and empty. ``on_order`` were asked for and are not
+    there yet. ``free`` is how many busy nodes have so many free GPUs, by their number.
+    """
+
+    use: PoolUse
+    key: tuple[str, str]
+    limits: PoolLimits
+    busy: int
+    idle: tuple[ScalableNode, ...]
+    booting: tuple[ScalableNode, ...]
+    failed: tuple[ScalableNode, ...]
+    leaving: tuple[ScalableNode, ...]
+    on_order: int
+    free: tuple[int, ...]
+
+    @property
+    def gpus_per_node(self) -> int:
+        return self.use.pool.gpus_per_node
+
+    @property
+    def nodes(self) -> int:
+        """How many it comes to if nothing is done; the places of failed nodes are filled anew."""
+        return self.busy + len(self.idle) + self.coming
+
+    @property
+    def coming(self) -> int:
+        """How many will be usable that are not yet."""
+        return len(self.booting) + len(self.failed) + self.on_order
+
+    @property
+    def most(self) -> int:
+        """How many nodes it may have."""
+        declared = self.use.pool.max_nodes
+        return declared if self.limits.most is None else min(declared, self.limits.most)
+
+    def idle_since(self, moment: datetime | None) -> tuple[ScalableNode, ...]:
+        """The nodes without pods since then or longer (None: at all), oldest first; none of which nobody knows it."""
+        found = [
+            node for node in self.idle if node.idle_since is not None and (moment is None or node.idle_since <= moment)
+        ]
+        return tuple(sorted(found, key=_age)) if len(found) > 1 else tuple(found)
+
+
+def size_of(
+    use: PoolUse, now: datetime, *, limits: PoolLimits = NO_LIMITS, replaced: Set[str] = frozenset()
+) -> PoolSize:
+    """The pool by what its nodes do at ``now``.
+
+    Args:
+        replaced: failed nodes whose places were filled already: they are not counted, and do not fail again.
+    """
+    whole = use.pool.gpus_per_node
+    allowance = use.boot_allowance if limits.boot_allowance is None else limits.boot_allowance
+    busy, free = 0, [0] * (whole + 1)
+    idle, booting, failed, leaving = (
+        list[ScalableNode](),
+        list[ScalableNode](),
+        list[ScalableNode](),
+        list[ScalableNode](),
+    )
+    for node in use.nodes:
+        if node.pods:
+            busy += 1
+            if node.free_gpus and not node.draining:
+                free[min(node.free_gpus, whole)] += 1
+        elif node.name in replaced:
+            continue
+        elif node.draining:
+            leaving.append(node)
+        elif node.gpus or (not whole and node.ready_at is not None):
+            idle.append(node)
+        elif now - (node.ready_at or node.created_at) > allowance:
+            failed.append(node)
+        else:
+            booting.append(node)
+    there = busy + len(idle) + len(booting) + len(failed) + len(leaving)
+    return PoolSize(
+        use=use,
+        key=(use.cluster, use.pool.name),
+        limits=limits,
+        busy=busy,
+        idle=tuple(idle),
+        booting=tuple(booting),
+        failed=tuple(failed),
+        leaving=tuple(leaving),
+        on_order=max(0, use.wanted - there),
+        free=tuple(free),
+    )
+
+
+def _age(node: ScalableNode) -> tuple[datetime, datetime, str]:
+    assert node.idle_since is not None
+    return node.idle_since, node.created_at, node.name

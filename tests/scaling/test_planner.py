@@ -1,0 +1,185 @@
+"""What is wanted of a pool becomes one target: who wins, what bounds it, and who leaves."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from decimal import Decimal
+
+import pytest
+
+from spillway.model import Contribution, OrderKind, PoolTarget, PoolUse, Source
+from spillway.scaling.planner import plan_scaling
+from spillway.scaling.presets import DEFAULT
+from spillway.scaling.rules import PoolLimits, ScalingRules
+from spillway.scaling.wishes import UNCHANGED
+from spillway.testing.builders import NOW
+from spillway.testing.elastic import (
+    MINUTE,
+    POOL,
+    booting_node,
+    busy_node,
+    carried_out,
+    idle_node,
+    manual_order,
+    pending_job,
+    pending_jobs,
+    pool_use,
+    scaling_snapshot,
+)
+
+RULES = replace(DEFAULT, forecast=None)
+HOUR = timedelta(hours=1)
+
+
+def limited(limits: PoolLimits) -> ScalingRules:
+    return replace(RULES, limits={POOL: limits})
+
+
+def test_a_pool_of_which_nobody_wants_anything_keeps_its_size_and_says_so() -> None:
+    seen = scaling_snapshot(pool_use(busy_node("a"), idle_node("b", 9 * MINUTE)))
+    unchanged = Contribution(source=Source.REACTIVE, nodes=2, reason=UNCHANGED)
+    assert plan_scaling(seen, {}, RULES) == (
+        PoolTarget(cluster="cloud", pool="h100", nodes=2, contributions=(unchanged,)),
+    )
+
+
+def test_a_job_that_finds_no_room_gets_its_nodes_at_once() -> None:
+    plan = plan_scaling(scaling_snapshot(pool_use(busy_node("a")), queue=pending_jobs(3)), {}, RULES)
+    reason = "3 more: for jobs that wait and find no room"
+    wish = Contribution(source=Source.REACTIVE, nodes=4, reason=reason)
+    assert plan == (PoolTarget(cluster="cloud", pool="h100", nodes=4, contributions=(wish,)),)
+
+
+@pytest.mark.parametrize(
+    "coming",
+    [pool_use(booting_node("a")), pool_use(wanted=1), pool_use(idle_node("a"))],
+    ids=["booting", "on order", "idle"],
+)
+def test_what_is_coming_or_idle_counts_and_is_not_ordered_again(coming: PoolUse) -> None:
+    [target] = plan_scaling(scaling_snapshot(coming, queue=pending_jobs(1)), {}, RULES)
+    assert target.nodes == 1
+
+
+def test_idle_nodes_leave_after_ten_minutes_the_oldest_first_and_never_one_with_a_pod() -> None:
+    nodes = (idle_node("young", 9 * MINUTE), idle_node("b", 10 * MINUTE), idle_node("a", 12 * MINUTE), busy_node("c"))
+    [target] = plan_scaling(scaling_snapshot(pool_use(*nodes)), {}, RULES)
+    assert (target.nodes, target.remove) == (2, ("a", "b"))
+
+
+def test_an_idle_node_that_a_waiting_job_is_about_to_take_stays_and_the_older_one_leaves() -> None:
+    use = pool_use(idle_node("old", 30 * MINUTE), idle_node("new", 20 * MINUTE))
+    [target] = plan_scaling(scaling_snapshot(use, queue=pending_jobs(1)), {}, RULES)
+    assert (target.nodes, target.remove) == (1, ("old",))
+
+
+def test_a_node_of_which_nobody_knows_that_it_is_idle_stays() -> None:
+    use = pool_use(idle_node("a", HOUR, idle_since=None))
+    [target] = plan_scaling(scaling_snapshot(use), {}, RULES)
+    assert (target.nodes, target.remove) == (1, ())
+
+
+def test_a_node_without_usable_gpus_past_its_boot_allowance_is_replaced_once() -> None:
+    late = booting_node("late", HOUR, ready_at=NOW - 15 * MINUTE - timedelta(seconds=1))
+    in_time = booting_node("in-time", HOUR, ready_at=NOW - 15 * MINUTE)
+    seen = scaling_snapshot(pool_use(late, in_time))
+    [target] = plan = plan_scaling(seen, {}, RULES)
+    assert (target.nodes, target.remove, target.replaces) == (2, ("late",), ("late",))
+    still_there = replace(carried_out(seen, plan), pools=seen.pools)
+    [again] = plan_scaling(still_there, {}, RULES)
+    assert (again.nodes, again.remove, again.replaces) == (2, (), ())
+
+
+def test_a_node_that_is_never_ready_fails_by_its_age_and_the_allowance_of_the_policy_comes_first() -> None:
+    use = pool_use(booting_node("slow", 6 * MINUTE))
+    [target] = plan_scaling(scaling_snapshot(use), {}, RULES)
+    assert target.replaces == ()
+    [target] = plan_scaling(scaling_snapshot(use), {}, limited(PoolLimits(boot_allowance=5 * MINUTE)))
+    assert target.replaces == ("slow",)
+
+
+def test_a_failed_node_with_a_pod_stays() -> None:
+    use = pool_use(booting_node("late", HOUR, pods=1))
+    [target] = plan_scaling(scaling_snapshot(use), {}, RULES)
+    assert (target.nodes, target.remove, target.replaces) == (1, (), ())
+
+
+def test_a_cordoned_empty_node_that_its_provider_still_counts_is_removed() -> None:
+    use = pool_use(busy_node("a"), idle_node("b", draining=True))
+    [target] = plan_scaling(scaling_snapshot(use), {}, RULES)
+    assert (target.nodes, target.remove) == (1, ("b",))
+    [after] = plan_scaling(scaling_snapshot(replace(use, wanted=1)), {}, RULES)
+    assert (after.nodes, after.remove) == (1, ())
+
+
+def test_a_pool_that_is_unknown_keeps_its_size_and_says_why() -> None:
+    use = pool_use(idle_node("a", HOUR), wanted=4)
+    seen = scaling_snapshot(use, unknown={POOL: "HTTP 503"}, queue=pending_jobs(9))
+    assert plan_scaling(seen, {}, RULES) == (
+        PoolTarget(cluster="cloud", pool="h100", nodes=4, clamps=("not known, so it keeps its size: HTTP 503",)),
+    )
+
+
+@pytest.mark.parametrize(("most", "nodes"), [(5, 5), (50, 6), (None, 6)])
+def test_a_pool_is_never_larger_than_declared_or_allowed(most: int | None, nodes: int) -> None:
+    seen = scaling_snapshot(pool_use(max_nodes=6), orders=(manual_order(nodes=9),))
+    [target] = plan_scaling(seen, {}, limited(PoolLimits(most=most)))
+    assert (target.nodes, target.clamps) == (nodes, (f"9 nodes wanted, it may have {nodes}",))
+
+
+def test_a_pool_has_its_least_whether_anybody_waits_or_not() -> None:
+    [target] = plan_scaling(scaling_snapshot(pool_use(idle_node("a", HOUR))), {}, limited(PoolLimits(least=2)))
+    assert (target.nodes, target.remove) == (2, ())
+
+
+def test_growth_is_what_the_budget_bears_for_an_hour_of_each_node() -> None:
+    seen = scaling_snapshot(pool_use(), orders=(manual_order(nodes=4),), money_left=Decimal("191.99"))
+    [target] = plan_scaling(seen, {}, RULES)  # 8 GPUs at 8.0: 64 an hour
+    assert (target.nodes, target.clamps) == (2, ("4 more nodes wanted, the budget bears 2",))
+
+
+def test_without_money_no_node_is_ordered_and_those_there_are_stay() -> None:
+    seen = scaling_snapshot(pool_use(busy_node("a")), queue=pending_jobs(1), money_left=Decimal(0))
+    [target] = plan_scaling(seen, {}, RULES)
+    assert (target.nodes, target.remove) == (1, ())
+
+
+def test_people_get_their_nodes_until_their_order_ends() -> None:
+    order = manual_order(base_nodes=1, nodes=2, until=NOW + MINUTE)
+    seen = scaling_snapshot(pool_use(busy_node("a")), orders=(order,))
+    [target] = plan_scaling(seen, {}, RULES)
+    assert target.nodes == 3
+    [target] = plan_scaling(replace(seen, taken_at=order.until), {}, RULES)
+    assert target.nodes == 1
+
+
+def test_a_forced_shrink_wins_over_people_jobs_and_the_least() -> None:
+    nodes = (busy_node("b"), idle_node("i", MINUTE), booting_node("new"))
+    shrink = manual_order(order="o2", kind=OrderKind.SHRINK, nodes=0)
+    orders = (shrink, manual_order(nodes=7))
+    seen = scaling_snapshot(pool_use(*nodes, wanted=5), orders=orders, queue=pending_jobs(3))
+    [target] = plan_scaling(seen, {}, limited(PoolLimits(least=2)))
+    assert (target.nodes, target.remove) == (1, ("new", "i"))
+    assert target.clamps == ("down to 0 wanted, the others of 1 have pods or are not idle for certain",)
+
+
+def test_of_a_forced_shrink_with_names_only_these_leave() -> None:
+    nodes = (busy_node("a"), busy_node("b"), idle_node("c", HOUR), idle_node("d", MINUTE))
+    shrink = manual_order(kind=OrderKind.SHRINK, nodes=2, remove=("a", "d"))
+    [target] = plan_scaling(scaling_snapshot(pool_use(*nodes), orders=(shrink,)), {}, RULES)
+    assert (target.nodes, target.remove) == (3, ("d",))
+
+
+def test_jobs_that_hold_or_are_of_the_past_order_no_nodes() -> None:
+    holds = pending_job("h", hold_until=NOW + MINUTE)
+    seen = scaling_snapshot(pool_use(), queue=(holds, pending_job("p", backfill=True)))
+    [target] = plan_scaling(seen, {}, RULES)
+    assert target.nodes == 0
+    [target] = plan_scaling(replace(seen, taken_at=NOW + MINUTE), {}, RULES)
+    assert target.nodes == 1
+
+
+def test_a_job_of_the_past_keeps_an_idle_node_that_nobody_else_takes() -> None:
+    use = pool_use(idle_node("a", HOUR), idle_node("b", HOUR))
+    [target] = plan_scaling(scaling_snapshot(use, queue=(pending_job(backfill=True),)), {}, RULES)
+    assert target.nodes == 1
