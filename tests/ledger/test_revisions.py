@@ -18,7 +18,7 @@ from spillway.errors import ConfigError
 from spillway.ledger import Ledger, Transfer, TransferKind, TransferOutcome, open_ledger, upgrade
 from spillway.ledger.connection import Database
 from spillway.ledger.schema import REVISION, VERSION_TABLE, installation, metadata
-from spillway.model import Attempt, Billing, Budget, Outcome, Tier, VerdictKind
+from spillway.model import Attempt, Billing, Budget, LateRun, Outcome, Tier, VerdictKind
 from spillway.testing.builders import job_spec, placement_policy
 from spillway.testing.ledger_values import NOW, a_cost, reserved
 
@@ -240,6 +240,24 @@ def test_attempts_of_before_anybody_gave_way_displace_nobody(new_database: Calla
     assert open_ledger(url).attempts("r") == (attempt,)
 
 
+def test_notices_that_wait_to_be_delivered_still_do_after_they_may_be_of_node_pools_too(
+    new_database: Callable[[], str],
+) -> None:
+    url = new_database()
+    upgrade(url)
+    ledger = open_ledger(url)
+    late = LateRun(
+        run="r", job="llm-7b", department="nlp", deadline=NOW, expected_at=NOW + timedelta(hours=1), seen_at=NOW
+    )
+    ledger.open_run("r", job_spec(finish_within=timedelta(hours=1)), {}, NOW)
+    ledger.note_late(late, lambda department: ["lead"])
+    waits = ledger.undelivered()
+    _bring_back(url, "0016")
+    upgrade(url)
+    assert [(notice.target, type(notice.about)) for notice in waits] == [("lead", LateRun)]
+    assert open_ledger(url).undelivered() == waits
+
+
 def _unpriced(attempt: Attempt) -> Attempt:
     """The attempt as an older release knew it."""
     return dataclasses.replace(attempt, price_per_gpu_hour=None, fixed_cost_per_gpu_month=None)
@@ -288,6 +306,16 @@ ADDED = {
         f"ALTER TABLE attempts DROP COLUMN {name}" for name in ("committed_at", "displaces", "displacing_at")
     ),
     "0016": tuple(f"DROP TABLE {name}" for name in ("pool_samples", "samples", "sampled_nodes", "pod_starts")),
+    "0017": (
+        "ALTER TABLE notices RENAME TO notices_after",
+        "CREATE TABLE notices (id INTEGER PRIMARY KEY, crossing INTEGER REFERENCES crossings, "
+        "late_run VARCHAR(63) REFERENCES late_runs, target TEXT NOT NULL, tries INTEGER NOT NULL, "
+        "claimed_until TIMESTAMP, closed_at TIMESTAMP, problem TEXT)",
+        "INSERT INTO notices SELECT id, crossing, late_run, target, tries, claimed_until, closed_at, problem "
+        "FROM notices_after",
+        "DROP TABLE notices_after",
+        *(f"DROP TABLE scaling_{name}" for name in ("orders", "changes", "alerts", "turn")),
+    ),
 }
 """How what each revision has added is taken away again."""
 

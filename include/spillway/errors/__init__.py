@@ -32,6 +32,7 @@
     ├── NoProgress              attempts in a row that committed nothing new
     ├── ResumeMismatch          an attempt that did not continue where its checkpoint ended
     ├── RunCancelled            a run that a person has ended
+    ├── ScalerBusy              another one scales the node pools just now (a retry helps)
     ├── IllegalTransition       an attempt asked to move where its state machine has no edge
     └── SandboxError            the embedded sandbox could not be set up or driven
 
@@ -76,6 +77,7 @@ from spillway.errors.runs import (
     SandboxError,
     TrainingFailed,
 )
+from spillway.errors.scaling import ScalerBusy
 
 __all__ = [
     "AccessDenied",
@@ -106,6 +108,7 @@ __all__ = [
     "ResumeMismatch",
     "RunCancelled",
     "SandboxError",
+    "ScalerBusy",
     "SpillwayError",
     "StoreFull",
     "SyncIncomplete",

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 
-from sqlalchemy import URL, Connection, Engine, NullPool, create_engine, make_url
+from sqlalchemy import URL, Connection, Engine, NullPool, create_engine, func, make_url, select
 from sqlalchemy.exc import ArgumentError, DBAPIError
 
 from spillway.errors import ConfigError
@@ -68,6 +69,14 @@ class Database:
             if error is None:
                 raise
             raise error from problem
+
+
+def shared_time(connection: Connection) -> datetime:
+    """The database's time, as the clocks of the hosts that share it differ; all that share a file are on one host."""
+    if connection.dialect.name == "postgresql":
+        moment: datetime = connection.execute(select(func.clock_timestamp())).scalar_one()
+        return moment
+    return datetime.now(UTC)
 
 
 def parse(url: str) -> URL:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
-from sqlalchemy import Connection, delete, func, insert, select, update
+from sqlalchemy import Connection, delete, insert, select, update
 
-from spillway.ledger.connection import Database
+from spillway.ledger.connection import Database, shared_time
 from spillway.ledger.schema import link_movers, link_rates
 from spillway.ledger.values import LinkUse, TransferKind
 
@@ -61,7 +61,7 @@ class LinkStore:
         The answer is for a few seconds: whoever moves asks again and again, and ``leave_link`` at its end.
         """
         with self.database.writing() as connection:
-            now = _now(connection)
+            now = shared_time(connection)
             connection.execute(delete(link_movers).where(link_movers.c.seen_at < now - SILENCE))
             connection.execute(delete(link_movers).where(link_movers.c.mover == use.mover))
             found = select(link_movers.c.mover, link_movers.c.kind, link_movers.c.bytes_per_second)
@@ -84,14 +84,6 @@ class LinkStore:
         with self.database.reading() as connection:
             rows = connection.execute(select(link_rates)).mappings().all()
         return {row["link"]: row["bytes_per_second"] for row in rows}
-
-
-def _now(connection: Connection) -> datetime:
-    """The database's time, as the clocks of the hosts that share it differ; all that share a file are on one host."""
-    if connection.dialect.name == "postgresql":
-        moment: datetime = connection.execute(select(func.clock_timestamp())).scalar_one()
-        return moment
-    return datetime.now(UTC)
 
 
 def _measure(connection: Connection, link: str, carried: float, now: datetime) -> None:

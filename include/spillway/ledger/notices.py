@@ -1,4 +1,7 @@
-"""An outbox: crossed budgets and late runs go on record with whom to tell; whoever claims a notice next delivers it."""
+"""An outbox: crossed budgets, late runs and what befell node pools go on record with whom to tell.
+
+Whoever claims a notice next delivers it.
+"""
 
 from __future__ import annotations
 
@@ -12,14 +15,15 @@ from sqlalchemy import Connection, RowMapping, Select, insert, select, update
 from spillway.budget import crossed, projected
 from spillway.ledger.budgeting import read_states
 from spillway.ledger.connection import Database
-from spillway.ledger.schema import attempts, crossings, late_runs, notices, runs
-from spillway.model import BudgetState, Crossing, JobSpec, LateRun, Notice, Outcome, PlacementPolicy
+from spillway.ledger.schema import attempts, crossings, late_runs, notices, runs, scaling_alerts
+from spillway.model import BudgetState, Crossing, JobSpec, LateRun, Notice, Outcome, PlacementPolicy, ScalingAlert
 from spillway.months import month_of
 
 LATE = timedelta(days=1)
 """How long after the end of a month its crossings are still told."""
 
 _CROSSING = Crossing.__slots__
+_ALERT = ScalingAlert.__slots__
 _LATE = ("run", "deadline", "expected_at", "seen_at")
 
 Targets = Callable[[str], Sequence[str]]
@@ -73,6 +77,16 @@ class NoticeStore:
             row = {name: getattr(late, name) for name in _LATE}
             connection.execute(insert(late_runs).values(row))
             _add(connection, targets(late.department), late_run=late.run)
+            return True
+
+    def note_alert(self, alert: ScalingAlert, targets: Sequence[str]) -> bool:
+        """Put it on record, with a notice for each target; False where its occasion was told of before."""
+        with self.database.writing() as connection:
+            same = select(scaling_alerts.c.alert).where(scaling_alerts.c.alert == alert.alert)
+            if connection.execute(same).first() is not None:
+                return False
+            connection.execute(insert(scaling_alerts).values({name: getattr(alert, name) for name in _ALERT}))
+            _add(connection, targets, alert=alert.alert)
             return True
 
     def claim_notice(self, now: datetime, lease: timedelta, *, but: Sequence[Notice] = ()) -> Notice | None:
@@ -152,10 +166,12 @@ def _undelivered() -> Select[Any]:
     joined = notices.outerjoin(crossings, notices.c.crossing == crossings.c.id)
     joined = joined.outerjoin(late_runs, notices.c.late_run == late_runs.c.run)
     joined = joined.outerjoin(runs, late_runs.c.run == runs.c.run)
+    joined = joined.outerjoin(scaling_alerts, notices.c.alert == scaling_alerts.c.alert)
     columns = (
         *notices.c,
         *(crossings.c[name] for name in _CROSSING),
         *(late_runs.c[name] for name in _LATE),
+        *(scaling_alerts.c[name] for name in _ALERT),
         runs.c.job,
     )
     return select(*columns).select_from(joined).where(notices.c.closed_at.is_(None)).order_by(notices.c.id)
@@ -164,11 +180,17 @@ def _undelivered() -> Select[Any]:
 def _notice(row: RowMapping, *, tries: int | None = None) -> Notice:
     return Notice(
         number=row[notices.c.id],
-        target=row["target"],
+        target=row[notices.c.target],
         tries=row["tries"] if tries is None else tries,
-        about=_late(row) if row["late_run"] is not None else _crossed(row),
+        about=_about(row),
         problem=row["problem"],
     )
+
+
+def _about(row: RowMapping) -> Crossing | LateRun | ScalingAlert:
+    if row[notices.c.alert] is not None:
+        return ScalingAlert(**{name: row[scaling_alerts.c[name]] for name in _ALERT})
+    return _late(row) if row["late_run"] is not None else _crossed(row)
 
 
 def _crossed(row: RowMapping) -> Crossing:

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Mapping, Set
 from datetime import datetime, timedelta
+from typing import Any
 
-from sqlalchemy import Connection, and_, delete, insert, or_, select
+from sqlalchemy import Connection, Select, and_, delete, insert, or_, select
 
 from spillway.ledger.connection import Database
-from spillway.ledger.rows import fetch_open
-from spillway.ledger.schema import runs, waiting
-from spillway.model import JobSpec, QueuedRun
+from spillway.ledger.rows import OPEN, fetch_attempts, fetch_open, select_attempts
+from spillway.ledger.schema import attempts, runs, waiting
+from spillway.model import JobSpec, PendingJob, QueuedRun
 
 SILENCE = timedelta(minutes=5)
 """A run that nobody has asked for so long waits no more: who carried it is gone."""
 
 RENEWAL = timedelta(minutes=1)
 """So often at most it is written that somebody still asks: all who write take turns."""
+
+BACKFILL = "backfill__"
+"""How Airflow's names of DAG runs begin that make up for a window of the past."""
 
 Places = Set[tuple[str, str]]
 """Pools, each (cluster, pool)."""
@@ -39,6 +43,34 @@ class QueueStore:
         with self.database.writing() as connection:
             if fetch_open(connection, run) is None:
                 note_waiting(connection, run, job, places, now)
+
+    def pending_jobs(self, now: datetime) -> tuple[PendingJob, ...]:
+        """The runs that wait for nothing but room for GPUs, in the order in which they come.
+
+        Those that wait for anything else, or for cores alone, need no nodes with GPUs and are left out.
+        """
+        found = _waiting(now).order_by(waiting.c.level, runs.c.created_at, runs.c.run)
+        with self.database.reading() as connection:
+            rows = connection.execute(found).all()
+        return tuple(_pending(*row) for row in rows if row.job.gpus_per_node)
+
+    def promised_jobs(self) -> Mapping[str, PendingJob]:
+        """What open attempts are promised whose pods are not known to have a node yet, by their labels."""
+        with self.database.reading() as connection:
+            found = fetch_attempts(connection, select_attempts().where(OPEN, attempts.c.node.is_(None)))
+        return {
+            attempt.label: PendingJob(
+                run=attempt.run,
+                gpus_per_node=attempt.job.gpus_per_node,
+                nodes=attempt.job.nodes,
+                since=attempt.reserved_at,
+                priority=attempt.job.priority,
+                places=frozenset({(attempt.candidate.cluster, attempt.candidate.pool)}),
+                expected=attempt.job.expected_duration or attempt.job.longest_duration,
+            )
+            for attempt in found
+            if attempt.job.gpus_per_node
+        }
 
 
 def note_waiting(connection: Connection, run: str, job: JobSpec, places: Places, now: datetime) -> None:
@@ -78,19 +110,38 @@ def read_queue(connection: Connection, run: str | None, job: JobSpec, now: datet
     level = job.priority.level
     asked_at = select(runs.c.created_at).where(runs.c.run == run).scalar_subquery() if run is not None else now
     earlier = or_(runs.c.created_at < asked_at, and_(runs.c.created_at == asked_at, runs.c.run < (run or "~")))
-    found = (
-        select(runs.c.run, runs.c.job, waiting.c.since, waiting.c.places)
-        .join(waiting, waiting.c.run == runs.c.run)
-        .where(
-            runs.c.run != (run or ""),
-            runs.c.cancelled_at.is_(None),
-            waiting.c.seen_at > now - SILENCE,
-            or_(waiting.c.level < level, and_(waiting.c.level == level, earlier)),
-        )
-        .order_by(waiting.c.level, runs.c.created_at, runs.c.run)
-        .limit(PROTECTED)
+    first = or_(waiting.c.level < level, and_(waiting.c.level == level, earlier))
+    found = _waiting(now).where(runs.c.run != (run or ""), first)
+    found = found.order_by(waiting.c.level, runs.c.created_at, runs.c.run).limit(PROTECTED)
+    return tuple(_queued(row.run, row.job, row.since, row.places) for row in connection.execute(found))
+
+
+def _waiting(now: datetime) -> Select[Any]:
+    """The runs for which somebody still asks."""
+    asked_for = (runs.c.cancelled_at.is_(None), waiting.c.seen_at > now - SILENCE)
+    columns = (runs.c.run, runs.c.job, runs.c.origin, runs.c.created_at, waiting.c.since, waiting.c.places)
+    return select(*columns).join(waiting, waiting.c.run == runs.c.run).where(*asked_for)
+
+
+def _pending(
+    run: str,
+    job: JobSpec,
+    origin: Mapping[str, Any],
+    asked_at: datetime,
+    since: datetime,
+    places: list[list[str]],
+) -> PendingJob:
+    return PendingJob(
+        run=run,
+        gpus_per_node=job.gpus_per_node,
+        nodes=job.nodes,
+        since=since,
+        priority=job.priority,
+        places=frozenset((cluster, pool) for cluster, pool in places),
+        expected=job.expected_duration or job.longest_duration,
+        finish_by=None if job.finish_within is None else asked_at + job.finish_within,
+        backfill=str(origin.get("run_id", "")).startswith(BACKFILL),
     )
-    return tuple(_queued(*row) for row in connection.execute(found))
 
 
 def _queued(run: str, job: JobSpec, since: datetime, places: list[list[str]]) -> QueuedRun:

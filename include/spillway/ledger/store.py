@@ -1,4 +1,4 @@
-"""The ledger: the only home of runs, attempts, moves, decisions, costs, cool-downs and transfers."""
+"""The ledger: the only home of runs, attempts, moves, decisions, costs, cool-downs, transfers and scaling."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from spillway.ledger.queueing import QueueStore
 from spillway.ledger.reserving import ReservationStore
 from spillway.ledger.revisions import check
 from spillway.ledger.samples import SampleStore
+from spillway.ledger.scaling import ScalingStore
 from spillway.ledger.schema import installation
 from spillway.ledger.snapshots import SnapshotStore
 
@@ -32,6 +33,7 @@ class Ledger(
     EvidenceStore,
     LinkStore,
     QueueStore,
+    ScalingStore,
     SnapshotStore,
     SampleStore,
 ):

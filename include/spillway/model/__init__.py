@@ -49,6 +49,7 @@ from spillway.model.elasticity import (
     PoolTarget,
     PoolUse,
     ScalableNode,
+    ScalingChange,
     ScalingSnapshot,
     Source,
     UsePoint,
@@ -83,7 +84,7 @@ from spillway.model.samples import (
     Sample,
     SampleRetention,
 )
-from spillway.model.spending import Budget, BudgetState, Crossing, LateRun, Notice, NoticeTarget
+from spillway.model.spending import Budget, BudgetState, Crossing, LateRun, Notice, NoticeTarget, ScalingAlert
 from spillway.model.stored import (
     CheckpointManifest,
     CheckpointPart,
@@ -170,6 +171,8 @@ __all__ = [
     "Sample",
     "SampleRetention",
     "ScalableNode",
+    "ScalingAlert",
+    "ScalingChange",
     "ScalingSnapshot",
     "Schedule",
     "SecondChoice",

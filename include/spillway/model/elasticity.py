@@ -93,8 +93,9 @@ class OrderKind(StrEnum):
 class ManualOrder:
     """A person's order of nodes: ``nodes`` more than there were when it was given, or down to so many.
 
-    It holds until ``until``; nodes that it adds are to be ready by ``ready_by``. Those that a shrink takes are empty by
-    then, or leave with what moves and pauses by its approved plan: ``remove`` are their names.
+    It holds until ``until``, or ``withdrawn_at``; nodes that it adds are to be ready by ``ready_by``, and ``ready_at``
+    is when all of them were seen to be. Those that a shrink takes are empty by then, or leave with what moves and
+    pauses by its approved plan: ``remove`` are their names.
     """
 
     order: str
@@ -108,6 +109,16 @@ class ManualOrder:
     until: datetime
     ready_by: datetime | None = None
     remove: tuple[str, ...] = ()
+    ready_at: datetime | None = None
+    withdrawn_at: datetime | None = None
+
+    @property
+    def wanted(self) -> int:
+        """How many nodes the pool has once it is carried out."""
+        return self.base_nodes + self.nodes if self.kind is OrderKind.ADD else self.nodes
+
+    def holds_at(self, now: datetime) -> bool:
+        return self.withdrawn_at is None and now < self.until
 
 
 class Source(StrEnum):
@@ -133,6 +144,7 @@ class Contribution:
 class PoolTarget:
     """How many nodes a pool is to have. ``remove`` are the nodes that leave where it is fewer; it is our choice.
 
+    ``drains`` are nodes with pods that take no more of them, and leave when these have ended, by an approved shrink.
     ``contributions`` are the wishes behind it, ``clamps`` what kept it from what they wanted. ``replaces`` are nodes
     that failed: they leave too, and their places are filled anew as far as ``nodes`` wants them.
     """
@@ -141,9 +153,32 @@ class PoolTarget:
     pool: str
     nodes: int
     remove: tuple[str, ...] = ()
+    drains: tuple[str, ...] = ()
     replaces: tuple[str, ...] = ()
     contributions: tuple[Contribution, ...] = ()
     clamps: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScalingChange:
+    """One line of the audit: a target that differs from what the pool's provider was last asked for, ``before``.
+
+    It is on record before the provider is asked. ``asked_at`` is when that took it, ``problem`` why it did not;
+    neither, and whoever decided has died in between. ``tries`` is how often it was asked. ``reached_at`` is when the
+    pool was seen to be as wanted: what the plan came to.
+    """
+
+    number: int
+    cluster: str
+    pool: str
+    before: int
+    target: PoolTarget
+    decided_at: datetime
+    actor: str
+    tries: int = 1
+    asked_at: datetime | None = None
+    problem: str | None = None
+    reached_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""Who may spend how much in clouds: budgets of departments, and how far one is spent."""
+"""Who may spend how much in clouds, how far that is spent, and what people are told."""
 
 from __future__ import annotations
 
@@ -76,9 +76,21 @@ class LateRun:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ScalingAlert:
+    """What people are told once of a pool, whatever sees it again: ``alert`` names the occasion."""
+
+    alert: str
+    cluster: str
+    pool: str
+    title: str
+    text: str
+    seen_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NoticeTarget:
-    """Somebody who is told of crossings and late runs: by mail to ``email``, or by the service of the Connection
-    ``apprise``.
+    """Somebody who is told of crossings, late runs and node pools: by mail to ``email``, or by the service of the
+    Connection ``apprise``.
 
     One address or service, so that who was told and who was not is known of each. Of all departments where
     ``departments`` is empty. ``connection`` is that of the mail server.
@@ -98,5 +110,5 @@ class Notice:
     number: int
     target: str
     tries: int
-    about: Crossing | LateRun
+    about: Crossing | LateRun | ScalingAlert
     problem: str | None = None

@@ -1,6 +1,6 @@
-"""Tell of budgets that are nearly or wholly spent, and of runs that cannot meet their deadline, each once.
+"""Tell of budgets that are nearly or wholly spent, of runs that cannot meet their deadline and of node pools.
 
-Everybody is told who is to know.
+Each once, and everybody is told who is to know.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from spillway.budget import notice_text, notice_title
 from spillway.config import Configuration
 from spillway.deadlines import late_text, late_title
 from spillway.errors import SpillwayError
-from spillway.model import Crossing, LateRun, Notice, NoticeTarget
+from spillway.model import Crossing, LateRun, Notice, NoticeTarget, ScalingAlert
 from spillway.runs.deadline import late_runs
 from spillway.runs.services import Say, Services
 
@@ -31,6 +31,14 @@ class Message:
     title: str
     text: str
     identity: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delivered:
+    """Notices that arrived, and those that did not."""
+
+    delivered: tuple[Notice, ...] = ()
+    failed: tuple[Notice, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +73,13 @@ def watch_budgets(services: Services, deliver: Deliver, say: Say, *, dry_run: bo
     late = tuple(run for run in late_runs(services) if ledger.note_late(run, names_for))
     for about in _news(found, late):
         say(f"{title_of(about)}; to be told: {', '.join(names_for(about.department)) or 'nobody'}")
+    sent = deliver_notices(services, deliver, say)
+    return Told(crossings=found, late=late, delivered=sent.delivered, failed=sent.failed)
+
+
+def deliver_notices(services: Services, deliver: Deliver, say: Say) -> Delivered:
+    """Deliver every notice that has not arrived yet, each at most once; ``watch_budgets`` says what then happens."""
+    ledger = services.ledger
     delivered: list[Notice] = []
     failed: list[Notice] = []
     declared = {target.name: target for target in services.configuration.notices}
@@ -84,11 +99,11 @@ def watch_budgets(services: Services, deliver: Deliver, say: Say, *, dry_run: bo
             ledger.close_notice(notice, services.clock())
             say(f"{notice.target} was told: {title_of(notice.about)}")
             delivered.append(notice)
-    return Told(crossings=found, late=late, delivered=tuple(delivered), failed=tuple(failed))
+    return Delivered(delivered=tuple(delivered), failed=tuple(failed))
 
 
-def targets(configuration: Configuration, department: str) -> tuple[NoticeTarget, ...]:
-    """Those who are told of the department."""
+def targets(configuration: Configuration, department: str | None) -> tuple[NoticeTarget, ...]:
+    """Those who are told of the department; of all of them where what is told is of none."""
     return tuple(t for t in configuration.notices if not t.departments or department in t.departments)
 
 
@@ -96,15 +111,24 @@ def _news(found: Sequence[Crossing], late: Sequence[LateRun]) -> tuple[Crossing 
     return (*found, *late)
 
 
-def title_of(about: Crossing | LateRun) -> str:
+def title_of(about: Crossing | LateRun | ScalingAlert) -> str:
     """One line for a subject."""
+    if isinstance(about, ScalingAlert):
+        return about.title
     return late_title(about) if isinstance(about, LateRun) else notice_title(about)
+
+
+def text_of(about: Crossing | LateRun | ScalingAlert) -> str:
+    """The message below it."""
+    if isinstance(about, ScalingAlert):
+        return about.text
+    return late_text(about) if isinstance(about, LateRun) else notice_text(about)
 
 
 def _message(services: Services, notice: Notice) -> Message:
     about = notice.about
     return Message(
         title=title_of(about),
-        text=late_text(about) if isinstance(about, LateRun) else notice_text(about),
+        text=text_of(about),
         identity=f"{services.ledger.installation()}-{notice.number}-{notice.target}",
     )

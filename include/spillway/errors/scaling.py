@@ -1,0 +1,21 @@
+"""Why node pools are not scaled."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from spillway.errors.root import SpillwayError
+
+
+class ScalerBusy(SpillwayError):
+    """Another one scales just now; nothing was changed."""
+
+    retry_helps = True
+
+    def __init__(self, holder: str, began_at: datetime, until: datetime) -> None:
+        began, over = (moment.isoformat(timespec="seconds") for moment in (began_at, until))
+        super().__init__(
+            f"{holder} scales the node pools since {began}, expected nobody to; nothing was changed, and its turn is "
+            f"over by {over} at the latest"
+        )
+        self.holder, self.began_at, self.until = holder, began_at, until

@@ -1,0 +1,164 @@
+"""Node pools that are scaled: people's orders, every change with its reasons, and whose turn it is to scale."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import Connection, RowMapping, Select, delete, insert, select, update
+
+from spillway.errors import ConfigError, Missing, ScalerBusy
+from spillway.ledger.connection import Database, shared_time
+from spillway.ledger.schema import scaling_changes, scaling_orders, scaling_turn
+from spillway.model import ManualOrder, PoolTarget, ScalingChange
+
+
+class ScalingStore:
+    """Orders, changes and turns; see ``store.Ledger``."""
+
+    def __init__(self, database: Database) -> None:
+        self.database = database
+
+    def order_nodes(self, order: ManualOrder) -> ManualOrder:
+        """Put an order on record; one that is there already stays as it is and is given back.
+
+        Raises:
+            ConfigError: the one that is there is for another pool or number of nodes.
+        """
+        with self.database.writing() as connection:
+            known = _order(connection, order.order)
+            if known is None:
+                row = {name: getattr(order, name) for name in ManualOrder.__slots__} | {"remove": list(order.remove)}
+                connection.execute(insert(scaling_orders).values(row))
+                return order
+            meant = ("kind", "cluster", "pool", "nodes")
+            if any(getattr(known, name) != getattr(order, name) for name in meant):
+                seen = f"is for {known.kind} {known.nodes} at {known.cluster}/{known.pool} already"
+                raise ConfigError(f"order '{order.order}'", "", f"{seen}; give another order another name")
+            return known
+
+    def scaling_orders(self, now: datetime | None = None) -> tuple[ManualOrder, ...]:
+        """Every order, or those that hold at that moment, oldest first."""
+        found = select(scaling_orders).order_by(scaling_orders.c.ordered_at, scaling_orders.c.order)
+        if now is not None:
+            found = found.where(scaling_orders.c.withdrawn_at.is_(None), scaling_orders.c.until > now)
+        with self.database.reading() as connection:
+            return tuple(_read_order(row) for row in connection.execute(found).mappings())
+
+    def scaling_order(self, order: str) -> ManualOrder:
+        """That order; raises Missing where there is none."""
+        with self.database.reading() as connection:
+            return self._stored_order(connection, order)
+
+    def withdraw_order(self, order: str, now: datetime) -> ManualOrder:
+        """Let the order hold no longer; twice changes nothing. Raises Missing where there is none."""
+        return self._mark(order, withdrawn_at=now)
+
+    def order_is_ready(self, order: str, now: datetime) -> ManualOrder:
+        """Put on record that all of its nodes were seen to be ready; the first time counts."""
+        return self._mark(order, ready_at=now)
+
+    def begin_change(self, target: PoolTarget, *, before: int, actor: str, now: datetime) -> ScalingChange:
+        """Put on record what a provider is to be asked for, before it is.
+
+        The last change of the pool that nobody carried out is taken up again where it is the same: one line tells of
+        it, however often it is tried.
+        """
+        its = (scaling_changes.c.cluster == target.cluster) & (scaling_changes.c.pool == target.pool)
+        with self.database.writing() as connection:
+            last = next(_changes(connection, _newest_first(1).where(its)), None)
+            if last is not None and last.asked_at is None and last.before == before and _same(last.target, target):
+                return _write(connection, last, tries=last.tries + 1, target=target, actor=actor)
+            row = {"cluster": target.cluster, "pool": target.pool, "before": before, "target": target}
+            made = connection.execute(
+                insert(scaling_changes).values(row | {"decided_at": now, "actor": actor, "tries": 1})
+            )
+            number: int = made.inserted_primary_key[0]  # type: ignore[index]
+            return next(_changes(connection, select(scaling_changes).where(scaling_changes.c.number == number)))
+
+    def change_is_asked(self, change: ScalingChange, now: datetime) -> ScalingChange:
+        """The provider has taken it."""
+        with self.database.writing() as connection:
+            return _write(connection, change, asked_at=now, problem=None)
+
+    def change_failed(self, change: ScalingChange, problem: str) -> ScalingChange:
+        """The provider has not taken it, or nobody knows that it has."""
+        with self.database.writing() as connection:
+            return _write(connection, change, problem=problem)
+
+    def change_is_reached(self, change: ScalingChange, now: datetime) -> ScalingChange:
+        """The pool was seen to be as wanted."""
+        with self.database.writing() as connection:
+            return _write(connection, change, reached_at=now)
+
+    def scaling_changes(self, *, since: datetime | None = None, newest: int | None = None) -> tuple[ScalingChange, ...]:
+        """Changes in their order: those that were decided from ``since`` on, the ``newest`` so many of them."""
+        found = _newest_first(newest)
+        if since is not None:
+            found = found.where(scaling_changes.c.decided_at >= since)
+        with self.database.reading() as connection:
+            return tuple(_changes(connection, found))[::-1]
+
+    def take_turn(self, holder: str, lease: timedelta) -> None:
+        """Let nobody else scale for so long; the same holder takes it for longer.
+
+        Raises:
+            ScalerBusy: it is another one's turn.
+        """
+        with self.database.writing() as connection:
+            now = shared_time(connection)
+            connection.execute(delete(scaling_turn).where(scaling_turn.c.until <= now))
+            row = connection.execute(select(scaling_turn)).mappings().first()
+            if row is not None and row["holder"] != holder:
+                raise ScalerBusy(row["holder"], row["began_at"], row["until"])
+            began = now if row is None else row["began_at"]
+            connection.execute(delete(scaling_turn))
+            connection.execute(insert(scaling_turn).values(holder=holder, began_at=began, until=now + lease))
+
+    def end_turn(self, holder: str) -> None:
+        """Let others scale; a turn that is over, or another one's, is left as it is."""
+        with self.database.writing() as connection:
+            connection.execute(delete(scaling_turn).where(scaling_turn.c.holder == holder))
+
+    def _mark(self, order: str, **moment: datetime) -> ManualOrder:
+        with self.database.writing() as connection:
+            known = self._stored_order(connection, order)
+            if any(getattr(known, name) is not None for name in moment):
+                return known
+            connection.execute(update(scaling_orders).where(scaling_orders.c.order == order).values(moment))
+            return self._stored_order(connection, order)
+
+    def _stored_order(self, connection: Connection, order: str) -> ManualOrder:
+        known = _order(connection, order)
+        if known is None:
+            raise Missing("order", order, self.database.endpoint, fix="`scale orders` tells which there are")
+        return known
+
+
+def _order(connection: Connection, order: str) -> ManualOrder | None:
+    row = connection.execute(select(scaling_orders).where(scaling_orders.c.order == order)).mappings().first()
+    return None if row is None else _read_order(row)
+
+
+def _read_order(row: RowMapping) -> ManualOrder:
+    return ManualOrder(**{**row, "remove": tuple(row["remove"])})
+
+
+def _newest_first(number: int | None) -> Select[Any]:
+    return select(scaling_changes).order_by(scaling_changes.c.number.desc()).limit(number)
+
+
+def _changes(connection: Connection, found: Select[Any]) -> Iterator[ScalingChange]:
+    return (ScalingChange(**row) for row in connection.execute(found).mappings())
+
+
+def _same(one: PoolTarget, other: PoolTarget) -> bool:
+    return (one.nodes, one.remove, one.replaces) == (other.nodes, other.remove, other.replaces)
+
+
+def _write(connection: Connection, change: ScalingChange, **columns: Any) -> ScalingChange:
+    its = scaling_changes.c.number == change.number
+    connection.execute(update(scaling_changes).where(its).values(columns))
+    return dataclasses.replace(change, **columns)

@@ -1,0 +1,216 @@
+from __future__ import annotations
+
+import dataclasses
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+
+from spillway.errors import ConfigError, Missing, ScalerBusy
+from spillway.ledger import Ledger
+from spillway.ledger.queueing import SILENCE
+from spillway.model import (
+    Contribution,
+    Crossing,
+    ManualOrder,
+    Notice,
+    OrderKind,
+    PendingJob,
+    PlacementDecision,
+    PoolTarget,
+    Priority,
+    ScalingAlert,
+    ScalingChange,
+    Source,
+)
+from spillway.testing.builders import job_spec
+from spillway.testing.ledger_values import NOW, POLICY, SNAPSHOT, reserve
+
+LATER = NOW + timedelta(minutes=1)
+TURN = timedelta(minutes=2)
+
+
+def an_order(order: str = "burst", **changes: Any) -> ManualOrder:
+    """Three nodes more than two, for an hour."""
+    made = ManualOrder(
+        order=order,
+        kind=OrderKind.ADD,
+        cluster="cloud",
+        pool="gpu",
+        nodes=3,
+        base_nodes=2,
+        ordered_at=NOW,
+        ordered_by="ann",
+        until=NOW + timedelta(hours=1),
+        ready_by=NOW + timedelta(minutes=10),
+    )
+    return dataclasses.replace(made, **changes)
+
+
+def a_target(nodes: int = 4, pool: str = "gpu", **changes: Any) -> PoolTarget:
+    wish = Contribution(source=Source.REACTIVE, nodes=nodes, reason="2 jobs wait for 16 GPUs")
+    return PoolTarget(cluster="cloud", pool=pool, nodes=nodes, contributions=(wish,), **changes)
+
+
+def begin(ledger: Ledger, target: PoolTarget, *, before: int = 2, now: datetime = NOW) -> ScalingChange:
+    return ledger.begin_change(target, before=before, actor="a test", now=now)
+
+
+def full(job: str, *, possible: bool = True) -> PlacementDecision:
+    """A decision for which nothing but room is lacking in the cloud."""
+    places = frozenset({("cloud", "gpu")})
+    return PlacementDecision(job=job, taken_at=NOW, chosen=None, possible=possible, verdicts=(), queues_at=places)
+
+
+def test_an_order_that_is_given_twice_is_one_and_keeps_what_became_of_it(ledger: Ledger) -> None:
+    assert ledger.order_nodes(an_order()) == an_order()
+    ready = ledger.order_is_ready("burst", LATER)
+    again = an_order(ordered_at=LATER, until=NOW + timedelta(hours=9), base_nodes=5)
+    assert ledger.order_nodes(again) == ready == dataclasses.replace(an_order(), ready_at=LATER)
+    assert ledger.order_is_ready("burst", LATER + TURN).ready_at == LATER
+    assert ledger.scaling_orders() == (ready,)
+
+
+def test_an_order_with_the_name_of_another_one_is_refused(ledger: Ledger) -> None:
+    ledger.order_nodes(an_order())
+    with pytest.raises(ConfigError, match=r"order 'burst': is for add 3 at cloud/gpu already"):
+        ledger.order_nodes(an_order(nodes=4))
+    assert ledger.scaling_orders() == (an_order(),)
+
+
+def test_an_order_holds_until_its_end_or_until_it_is_withdrawn(ledger: Ledger) -> None:
+    short = an_order("short", until=LATER)
+    shrink = an_order("shrink", kind=OrderKind.SHRINK, nodes=1, ready_by=None, remove=("node-2",))
+    for order in (short, an_order(), shrink):
+        ledger.order_nodes(order)
+    ledger.withdraw_order("burst", LATER)
+    assert ledger.scaling_orders(NOW) == (short, shrink)
+    assert ledger.scaling_orders(LATER) == (shrink,)
+    withdrawn = dataclasses.replace(an_order(), withdrawn_at=LATER)
+    assert ledger.scaling_orders() == (withdrawn, short, shrink)
+    assert [order.holds_at(LATER) for order in (withdrawn, short, shrink)] == [False, False, True]
+    assert (withdrawn.wanted, shrink.wanted) == (5, 1)
+
+
+def test_an_order_that_nobody_gave_cannot_be_withdrawn(ledger: Ledger) -> None:
+    with pytest.raises(Missing, match=r"order 'burst' is not in .*; `scale orders` tells which there are"):
+        ledger.withdraw_order("burst", NOW)
+
+
+def test_a_change_is_on_record_with_its_reasons_before_anybody_is_asked(ledger: Ledger) -> None:
+    begun = begin(ledger, a_target())
+    expected = ScalingChange(
+        number=begun.number,
+        cluster="cloud",
+        pool="gpu",
+        before=2,
+        target=a_target(),
+        decided_at=NOW,
+        actor="a test",
+    )
+    assert ledger.scaling_changes() == (expected,)
+    asked = ledger.change_is_asked(begun, LATER)
+    reached = ledger.change_is_reached(asked, LATER + TURN)
+    assert (
+        ledger.scaling_changes()
+        == (dataclasses.replace(expected, asked_at=LATER, reached_at=LATER + TURN),)
+        == (reached,)
+    )
+
+
+def test_a_change_that_is_refused_again_and_again_is_one_line(ledger: Ledger) -> None:
+    for minute in range(3):
+        begun = begin(ledger, a_target(), now=NOW + timedelta(minutes=minute))
+        ledger.change_failed(begun, "quota exceeded")
+    (line,) = ledger.scaling_changes()
+    assert (line.tries, line.problem, line.decided_at) == (3, "quota exceeded", NOW)
+    done = ledger.change_is_asked(begin(ledger, a_target()), LATER)
+    assert (done.tries, done.problem, done.asked_at) == (4, None, LATER)
+
+
+def test_a_change_after_one_that_was_carried_out_is_another_line(ledger: Ledger) -> None:
+    ledger.change_is_asked(begin(ledger, a_target()), NOW)
+    begin(ledger, a_target())
+    begin(ledger, a_target(5))
+    begin(ledger, a_target(5, pool="other"))
+    found = ledger.scaling_changes()
+    assert [(line.pool, line.target.nodes) for line in found] == [("gpu", 4), ("gpu", 4), ("gpu", 5), ("other", 5)]
+    assert ledger.scaling_changes(newest=2) == found[2:]
+
+
+def test_changes_can_be_asked_for_from_a_moment_on(ledger: Ledger) -> None:
+    begin(ledger, a_target())
+    second = begin(ledger, a_target(5), now=LATER)
+    assert ledger.scaling_changes(since=LATER) == (second,)
+
+
+def test_only_one_at_a_time_has_its_turn_to_scale(ledger: Ledger) -> None:
+    ledger.take_turn("one", TURN)
+    ledger.take_turn("one", TURN)
+    with pytest.raises(ScalerBusy, match=r"one scales the node pools since .*; nothing was changed") as refused:
+        ledger.take_turn("other", TURN)
+    assert (refused.value.holder, refused.value.retry_helps) == ("one", True)
+    ledger.end_turn("other")
+    with pytest.raises(ScalerBusy):
+        ledger.take_turn("other", TURN)
+    ledger.end_turn("one")
+    ledger.take_turn("other", TURN)
+
+
+def test_the_turn_of_one_who_died_is_over_with_its_lease(ledger: Ledger) -> None:
+    ledger.take_turn("one", timedelta())
+    ledger.take_turn("other", TURN)
+    with pytest.raises(ScalerBusy):
+        ledger.take_turn("one", TURN)
+
+
+def test_runs_that_wait_for_room_are_demand_and_others_are_not(ledger: Ledger) -> None:
+    job = job_spec(
+        gpus_per_node=8, nodes=2, expected_duration=timedelta(hours=3), finish_within=timedelta(hours=9),
+        longest_duration=timedelta(hours=4), priority=Priority.CUSTOMER_SERVICE,
+    )  # fmt: skip
+    reserve(ledger, "wide", job, decide=lambda whole: full(job.name))
+    reserve(ledger, "impossible", job, decide=lambda whole: full(job.name, possible=False))
+    reserve(ledger, "placed", job)
+    cores = job_spec(gpus_per_node=0, cpu_cores=4.0)
+    reserve(ledger, "without-gpus", cores, decide=lambda whole: full(cores.name))
+    wide = PendingJob(
+        run="wide",
+        gpus_per_node=8,
+        nodes=2,
+        since=NOW,
+        priority=Priority.CUSTOMER_SERVICE,
+        places=frozenset({("cloud", "gpu")}),
+        expected=timedelta(hours=3),
+        finish_by=NOW + timedelta(hours=9),
+    )
+    assert ledger.pending_jobs(NOW) == (wide,)
+    assert ledger.pending_jobs(NOW + SILENCE) == ()
+
+
+def test_a_run_of_a_backfill_is_told_as_one(ledger: Ledger) -> None:
+    job = job_spec()
+    for number, run_id in enumerate(("manual__2026", "backfill__2026-02-22T00:00:00+00:00", "scheduled__2026")):
+        ledger.open_run(f"r{number}", job, {"dag_id": "monthly", "run_id": run_id}, NOW)
+        ledger.reserve(
+            f"r{number}", job, now=NOW, lease=TURN, snapshot=SNAPSHOT, policy=POLICY, decide=lambda w: full(job.name)
+        )
+    assert [(waits.run, waits.backfill) for waits in ledger.pending_jobs(NOW)] == [
+        ("r0", False),
+        ("r1", True),
+        ("r2", False),
+    ]
+
+
+def test_an_alert_is_told_once_to_each_target_beside_the_other_notices(ledger: Ledger) -> None:
+    alert = ScalingAlert(
+        alert="late/burst", cluster="cloud", pool="gpu", title="3 nodes are late", text="cloud/gpu has 2", seen_at=NOW
+    )
+    assert ledger.note_alert(alert, ["ops", "ops", "lead"])
+    assert not ledger.note_alert(dataclasses.replace(alert, title="still late", seen_at=LATER), ["ops"])
+    first = ledger.claim_notice(NOW, TURN)
+    assert first is not None
+    assert first == Notice(number=first.number, target="ops", tries=1, about=alert)
+    ledger.close_notice(first, NOW)
+    assert [(notice.target, notice.about) for notice in ledger.undelivered()] == [("lead", alert)]
+    assert not [notice for notice in ledger.undelivered() if isinstance(notice.about, Crossing)]
