@@ -17,7 +17,7 @@ from spillway.testing.sandbox_server import Installation
 
 Command = Callable[..., Answer]
 WAY_BACK = "give back what drills took: python -m spillway.sandbox drill recover"
-CLOUD = "cloud-1, cloud-2, cloud-kube-api, cloud-registry, cloud-store"
+CLOUD = "cloud-1, cloud-2, cloud-kube-api, cloud-machines, cloud-registry, cloud-store"
 
 
 @pytest.fixture

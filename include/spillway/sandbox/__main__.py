@@ -6,11 +6,12 @@ import argparse
 import errno
 import sys
 from collections.abc import Sequence
+from datetime import timedelta
 from pathlib import Path
 
 from spillway.commands.console import Console
 from spillway.commands.parsing import Parser
-from spillway.errors import SpillwayError
+from spillway.errors import SandboxError, SpillwayError
 from spillway.sandbox import drills, lifecycle
 from spillway.sandbox.airflow import become_airflow
 from spillway.sandbox.demo import BREAKS, run_demo
@@ -76,7 +77,9 @@ def _parser() -> Parser:
     command("status", _status, "show every process")
     drill = command("drill", _drill, "take something away")
     drill.add_argument("name", choices=drills.DRILLS)
-    drill.add_argument("target", nargs="?", help="a node (node-loss, spot-reclaim, evict) or a site (site-outage)")
+    drill.add_argument(
+        "target", nargs="?", help="a node (node-loss, spot-reclaim, evict), a site (site-outage), a number"
+    )
     drill.add_argument("--pod", help="the pod to evict")
     airflow = command("airflow", _airflow, "Airflow's own commands, to the sandbox's Airflow")
     airflow.add_argument("words", nargs=argparse.REMAINDER, help="what follows `airflow`")
@@ -124,9 +127,23 @@ def _drill(settings: SandboxSettings, options: argparse.Namespace) -> None:
             drills.evict(settings, target, options.pod or "")
         case "site-outage":
             drills.site_outage(settings, target)
+        case "provider-down":
+            drills.provider_down(settings)
+        case "quota":
+            drills.misbehave(settings, quota=_number(target, "how many machines there may be"))
+        case "boot-failure":
+            drills.misbehave(settings, without_gpus=True)
+        case "slow-boot":
+            drills.misbehave(settings, boot=timedelta(seconds=_number(target, "how many seconds a machine takes")))
         case "recover":
             drills.recover(settings)
     console.say(f"{options.name} {target}".strip() + ": done")
+
+
+def _number(written: str, what: str) -> int:
+    if not written.isdecimal():
+        raise SandboxError(f"say {what}: expected a whole number, got '{written}'")
+    return int(written)
 
 
 def _airflow(settings: SandboxSettings, options: argparse.Namespace) -> None:

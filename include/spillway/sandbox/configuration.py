@@ -31,7 +31,6 @@ CACHE_KEY_CONNECTION = "sandbox_cache_key"
 """Its password is a key for what they keep of it."""
 
 GPU_MEMORY_GIB = 80
-MAX_NODES = 4
 PRICES: dict[str, dict[str, Any]] = {
     "onprem": {"owned": 2.5},
     "cloud": {"on-demand": 8.0, "spot": {"of_on_demand": 0.35}},
@@ -93,7 +92,7 @@ def _cluster(site: SiteSettings) -> dict[str, Any]:
                 "gpu_model": "A100" if site.name == "onprem" else "H100",
                 "gpu_memory_gib": GPU_MEMORY_GIB,
                 "gpus_per_node": site.nodes[0].gpus,
-                "max_nodes": MAX_NODES,
+                "max_nodes": site.most_nodes,
                 "node_selector": {"nvidia.com/gpu.product": site.nodes[0].gpu_model},
                 "prices_per_gpu_hour": PRICES[site.name],
             }

@@ -4,22 +4,33 @@ node-loss      the machine is gone at once: its agent and pods die, nothing says
 spot-reclaim   the cloud gives notice, the node shuts down in order, then the machine and its node object are gone
 evict          the node is low on memory and evicts one pod
 site-outage    everything of a site stops answering at once: API, nodes, object store, registry
-recover        what a drill took away starts again
+provider-down  the cloud's API for machines stops answering; those that there are go on, and those that boot come
+quota          the cloud refuses more than so many machines
+boot-failure   machines that are ordered from now on come up without their GPUs
+slow-boot      machines that are ordered from now on take so many seconds
+recover        what a drill took away starts again, and the cloud behaves
 """
 
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
 
 from spillway.clouds.api import ApiRefusal
 from spillway.errors import SandboxError, UnknownName
 from spillway.sandbox.agent.process import drill
 from spillway.sandbox.configuration import NAMESPACE
+from spillway.sandbox.machines.fleet import Faults, change_fleet, fleet_file, nodes_now
 from spillway.sandbox.settings import NodeSettings, SandboxSettings, SiteSettings
 from spillway.sandbox.sites import certificates, kubernetes_api
 from spillway.sandbox.supervisor import held_processes, hold, read_status, release_all
 
-DRILLS = ("node-loss", "spot-reclaim", "evict", "site-outage", "recover")
+DRILLS = (
+    "node-loss", "spot-reclaim", "evict", "site-outage",
+    "provider-down", "quota", "boot-failure", "slow-boot", "recover",
+)  # fmt: skip
 TAKEN_SECONDS = 30.0
 WAY_BACK = "give back what drills took: python -m spillway.sandbox drill recover"
 
@@ -69,18 +80,49 @@ def site_outage(settings: SandboxSettings, site: str) -> None:
         raise SandboxError(f"name a site: {', '.join(sorted(sites))}")
     if site not in sites:
         raise UnknownName("site", site, sites)
-    _take(settings, *sites[site].processes)
+    found = sites[site]
+    provider = () if found.machines_port is None else (found.machines_process,)
+    nodes = (node.process for node in nodes_now(settings.state, found))
+    _take(settings, *found.servers, *provider, *nodes)
+
+
+def provider_down(settings: SandboxSettings) -> None:
+    """Stop the API that machines are ordered from."""
+    _take(settings, *(site.machines_process for site in _with_provider(settings)))
+
+
+def misbehave(settings: SandboxSettings, **faults: Any) -> None:
+    """Have the provider of machines behave otherwise from now on; ``faults`` are those of ``Faults``."""
+    _check_running(settings)
+    for site in _with_provider(settings):
+        change_fleet(
+            fleet_file(settings.state, site),
+            lambda fleet: replace(fleet, faults=replace(fleet.faults, **faults)),
+        )
 
 
 def recover(settings: SandboxSettings) -> None:
     """Give back all that drills took; the supervisor starts it again."""
     _check_running(settings)
+    give_back(settings)
+
+
+def give_back(settings: SandboxSettings) -> None:
+    """Let nothing be kept down, and the provider of machines behave."""
     release_all(settings.state)
+    for site in _with_provider(settings):
+        file = fleet_file(settings.state, site)
+        if file.exists():
+            change_fleet(file, lambda fleet: replace(fleet, faults=Faults()))
+
+
+def _with_provider(settings: SandboxSettings) -> tuple[SiteSettings, ...]:
+    return tuple(site for site in settings.sites if site.machines_port is not None)
 
 
 def taken(settings: SandboxSettings) -> tuple[str, ...]:
     """What drills took: nodes by their names, of a site's servers the processes."""
-    nodes = {node.process: node.name for site in settings.sites for node in site.nodes}
+    nodes = {node.process: node.name for _, node in _nodes(settings)}
     return tuple(sorted(nodes.get(process, process) for process in held_processes(settings.state)))
 
 
@@ -101,12 +143,18 @@ def _check_running(settings: SandboxSettings) -> None:
 
 
 def _node(settings: SandboxSettings, name: str) -> tuple[SiteSettings, NodeSettings]:
-    nodes = {node.name: (site, node) for site in settings.sites for node in site.nodes}
+    nodes = {node.name: (site, node) for site, node in _nodes(settings)}
     if not name:
         raise SandboxError(f"name a node: {', '.join(sorted(nodes))}")
     if name not in nodes:
         raise UnknownName("node", name, nodes)
     return nodes[name]
+
+
+def _nodes(settings: SandboxSettings) -> Iterator[tuple[SiteSettings, NodeSettings]]:
+    for site in settings.sites:
+        for node in nodes_now(settings.state, site):
+            yield site, node
 
 
 def _present_node(settings: SandboxSettings, name: str) -> tuple[SiteSettings, NodeSettings]:

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from spillway.errors import SandboxError
@@ -17,7 +18,7 @@ from spillway.ledger import upgrade
 from spillway.sandbox.airflow import ADMIN, LINK, LINK_SLOTS, airflow_processes, prepare_airflow
 from spillway.sandbox.airflow_api import sandbox_api
 from spillway.sandbox.configuration import write_configuration, write_connections
-from spillway.sandbox.drills import WAY_BACK, taken
+from spillway.sandbox.drills import WAY_BACK, give_back, taken
 from spillway.sandbox.process import ProcessSpec
 from spillway.sandbox.registry import registry_programs
 from spillway.sandbox.settings import (
@@ -28,13 +29,12 @@ from spillway.sandbox.settings import (
     credentials,
     write_private,
 )
-from spillway.sandbox.sites import certificates, seed, site_processes
+from spillway.sandbox.sites import certificates, machine_processes, seed, site_processes
 from spillway.sandbox.supervisor import (
     Supervisor,
     held_processes,
     marked_processes,
     read_status,
-    release_all,
     supervisor_pid,
     sweep,
 )
@@ -133,7 +133,11 @@ def processes(settings: SandboxSettings, *, with_airflow: bool) -> tuple[Process
 
 def supervise(settings: SandboxSettings, *, with_airflow: bool) -> None:
     """Be the supervisor, until told to stop."""
-    Supervisor(state=settings.state, specs=processes(settings, with_airflow=with_airflow)).run()
+    Supervisor(
+        state=settings.state,
+        specs=processes(settings, with_airflow=with_airflow),
+        passing=partial(machine_processes, settings, certificates(settings)),
+    ).run()
 
 
 def unpause(settings: SandboxSettings, dags: tuple[str, ...]) -> None:
@@ -157,7 +161,7 @@ def down(settings: SandboxSettings, say: Say) -> None:
     _reap(settings.state)
     swept = sweep(settings.state)
     left = list(marked_processes(settings.state))
-    release_all(settings.state)
+    give_back(settings)
     if left:
         raise SandboxError(f"processes {left} of the sandbox could not be ended; end them by hand")
     if swept:

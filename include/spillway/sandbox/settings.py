@@ -6,7 +6,7 @@ import json
 import os
 import secrets
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from spillway.errors import SandboxError
@@ -17,6 +17,8 @@ INCLUDE = PROJECT / "include"
 DEFAULT_STATE = PROJECT / "build" / "sandbox"
 DEFAULT_BASE_PORT = 17000
 PORTS_PER_SITE = 100
+MAX_NODES = 4
+"""The declared maximum of every site."""
 LOOPBACK = "127.0.0.1,localhost"
 
 
@@ -38,13 +40,20 @@ class NodeSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SiteSettings:
-    """One site: a Kubernetes API, GPU nodes, an object store (ten ports) and a registry."""
+    """One site: a Kubernetes API, the GPU nodes that it starts with, an object store (ten ports) and a registry.
+
+    Where it has a ``machines_port``, a provider switches machines on and off, up to ``most_nodes``, each with one of
+    the ``machine_ports``.
+    """
 
     name: str
     api_port: int
     store_port: int
     registry_port: int
     nodes: tuple[NodeSettings, ...]
+    machine_ports: range
+    machines_port: int | None = None
+    most_nodes: int = MAX_NODES
 
     @property
     def store_endpoint(self) -> str:
@@ -60,14 +69,15 @@ class SiteSettings:
         return (f"{self.name}-kube-api", f"{self.name}-store", f"{self.name}-registry")
 
     @property
-    def processes(self) -> tuple[str, ...]:
-        """The names of all that the site consists of."""
-        return (*self.servers, *(node.process for node in self.nodes))
+    def machines_process(self) -> str:
+        """The name of its provider of machines among the supervisor's processes."""
+        return f"{self.name}-machines"
 
     @property
     def ports(self) -> tuple[int, ...]:
         store = tuple(self.store_port + offset for offset in range(10))
-        return (self.api_port, self.registry_port, *store, *(node.port for node in self.nodes))
+        machines = () if self.machines_port is None else (self.machines_port, *self.machine_ports)
+        return (self.api_port, self.registry_port, *store, *(machines or (node.port for node in self.nodes)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,7 +123,11 @@ def sandbox_settings(state: Path | None = None, base_port: int | None = None) ->
     if base_port is None:
         base_port = int(remembered.read_text()) if remembered.exists() else _default_base_port()
     onprem = _site("onprem", base_port + PORTS_PER_SITE, nodes=2, gpus=2, gpu_model="NVIDIA-A100-SXM4-80GB")
-    cloud = _site("cloud", base_port + 2 * PORTS_PER_SITE, nodes=2, gpus=4, gpu_model="NVIDIA-H100-80GB-HBM3")
+    first_of_cloud = base_port + 2 * PORTS_PER_SITE
+    cloud = replace(
+        _site("cloud", first_of_cloud, nodes=2, gpus=4, gpu_model="NVIDIA-H100-80GB-HBM3"),
+        machines_port=first_of_cloud + 1,
+    )
     return SandboxSettings(state=state, base_port=base_port, sites=(onprem, cloud))
 
 
@@ -130,6 +144,7 @@ def _site(name: str, first_port: int, *, nodes: int, gpus: int, gpu_model: str) 
         api_port=first_port,
         store_port=first_port + 20,
         registry_port=first_port + 30,
+        machine_ports=range(first_port + 11, first_port + 20),
         nodes=tuple(
             NodeSettings(
                 name=f"{name}-{number}", pool="gpu", gpus=gpus, gpu_model=gpu_model, port=first_port + 10 + number
@@ -158,6 +173,7 @@ CREDENTIALS = (
     "onprem_public_pods_secret", "onprem_remote_secret", "onprem_cache_secret", "onprem_registry_password",
     "cloud_api_token", "cloud_mover_secret", "cloud_pods_secret", "cloud_public_secret",
     "cloud_public_pods_secret", "cloud_remote_secret", "cloud_cache_secret", "cloud_registry_password",
+    "cloud_machines_token",
 )  # fmt: skip
 
 

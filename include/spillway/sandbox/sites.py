@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterable
 from datetime import timedelta
 from pathlib import Path
 
@@ -27,6 +28,8 @@ from spillway.sandbox.configuration import (
     kubeconfig,
 )
 from spillway.sandbox.kube.process import api_server_process
+from spillway.sandbox.machines.fleet import begin_fleet, fleet_file, nodes_now
+from spillway.sandbox.machines.process import machines_process
 from spillway.sandbox.objectstore import ADMIN_ACTIONS, REGION, Identity, create_buckets, object_store_process
 from spillway.sandbox.process import ProcessSpec
 from spillway.sandbox.registry import registry_process
@@ -34,6 +37,7 @@ from spillway.sandbox.sample_data import digits_shards
 from spillway.sandbox.sample_image import REPOSITORY, TAG, build_trainer_image
 from spillway.sandbox.settings import (
     PROJECT,
+    NodeSettings,
     SandboxSettings,
     SiteSettings,
     cache_directory,
@@ -56,32 +60,49 @@ def certificates(settings: SandboxSettings) -> Certificates:
 
 
 def site_processes(settings: SandboxSettings) -> tuple[ProcessSpec, ...]:
-    """The processes of both sites: object store, registry, Kubernetes API, node agents."""
+    """The processes of both sites: object store, registry, Kubernetes API, and nodes or a provider of machines."""
     issued = certificates(settings)
     return tuple(spec for site in settings.sites for spec in _processes(settings, site, issued))
 
 
+def machine_processes(settings: SandboxSettings, issued: Certificates) -> tuple[ProcessSpec, ...]:
+    """The nodes whose machines a provider has switched on."""
+    return tuple(
+        spec
+        for site in settings.sites
+        if site.machines_port is not None
+        for spec in _agents(settings, site, nodes_now(settings.state, site), issued)
+    )
+
+
 def _processes(settings: SandboxSettings, site: SiteSettings, issued: Certificates) -> tuple[ProcessSpec, ...]:
     state = settings.state / site.name
-    kubeconfig_file = state / "kubeconfig.json"
-    write_private(kubeconfig_file, json.dumps(kubeconfig(settings, site, issued)))
+    write_private(state / "kubeconfig.json", json.dumps(kubeconfig(settings, site, issued)))
     store = object_store_process(
         name=f"{site.name}-store",
         state_dir=state / "store",
         base_port=site.store_port,
         identities=store_identities(settings, site),
     )
-    agents = (
-        node_agent_process(
+    nodes: Iterable[ProcessSpec] = _agents(settings, site, site.nodes, issued)
+    if site.machines_port is not None:
+        begin_fleet(fleet_file(settings.state, site), site)
+        nodes = (machines_process(settings.state, site),)
+    return (store, _registry(settings, site, state), _api_server(settings, site, state, issued), *nodes)
+
+
+def _agents(
+    settings: SandboxSettings, site: SiteSettings, nodes: Iterable[NodeSettings], issued: Certificates
+) -> Iterable[ProcessSpec]:
+    state = settings.state / site.name
+    for node in nodes:
+        yield node_agent_process(
             node,
-            kubeconfig=kubeconfig_file,
+            kubeconfig=state / "kubeconfig.json",
             root=state / node.name,
             certificates=issued,
             masks=(PROJECT, settings.state),
         )
-        for node in site.nodes
-    )
-    return (store, _registry(settings, site, state), _api_server(settings, site, state, issued), *agents)
 
 
 def _registry(settings: SandboxSettings, site: SiteSettings, state: Path) -> ProcessSpec:

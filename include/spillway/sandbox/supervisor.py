@@ -3,7 +3,7 @@
 Each process runs in a group of its own and carries ``SPILLWAY_SANDBOX=<state directory>`` in its environment, so that
 whatever a crash leaves behind (the supervisor's own death included) is found again through /proc and swept: nothing
 outlives ``down``, and a new ``up`` begins clean. A process whose name has a file in ``held/`` stays down until the file
-is gone: that is how a drill takes a node or a site away.
+is gone: that is how a drill takes a node or a site away. Processes may also come and go while it runs, as machines do.
 
 What the supervisor cannot write, or a process that it cannot start, is no reason to end the others: it is told in the
 log once, tried again, and told once more when it is over. A supervisor whose pid file is gone, with its state directory
@@ -46,6 +46,7 @@ class _Child:
     process: subprocess.Popen[bytes] | None = None
     ready: bool = False
     ending: bool = False
+    may_go: bool = False
     starts: int = 0
     started_at: float = 0.0
     next_start_at: float = 0.0
@@ -64,10 +65,14 @@ class _Child:
 
 @dataclass(slots=True)
 class Supervisor:
-    """Runs the processes of ``specs`` until told to stop; ``status.json`` says how each one is."""
+    """Runs the processes of ``specs`` until told to stop; ``status.json`` says how each one is.
+
+    ``passing`` gives those that run beside them now; one that it no longer gives is killed.
+    """
 
     state: Path
     specs: Sequence[ProcessSpec]
+    passing: Callable[[], Sequence[ProcessSpec]] = tuple
     stopping: bool = False
     _children: list[_Child] = field(default_factory=list)
     _failing: set[str] = field(default_factory=set)
@@ -97,6 +102,7 @@ class Supervisor:
             lock.close()
 
     def _tick(self, now: float) -> None:
+        self._done("reading what comes and goes", self._come_and_go)
         open_stage = min((c.spec.stage for c in self._children if not c.ready and not self._held(c)), default=None)
         for child in self._children:
             if child.alive:
@@ -106,6 +112,16 @@ class Supervisor:
             elif self._held(child):
                 _put_aside(child)
         self._done("writing status.json", self._write_status)
+
+    def _come_and_go(self) -> None:
+        wanted = {spec.name: spec for spec in self.passing()}
+        for child in [child for child in self._children if child.may_go and child.spec.name not in wanted]:
+            _kill_group(child.process, signal.SIGKILL)
+            if child.process is not None:
+                child.process.wait()
+            self._children.remove(child)
+        known = {child.spec.name for child in self._children}
+        self._children += [_Child(spec, may_go=True) for name, spec in wanted.items() if name not in known]
 
     def _look_after(self, child: _Child, now: float) -> None:
         if self._held(child):
