@@ -76,7 +76,7 @@ MISTAKES = {
         "clusters[0].pools[0]",
         "unknown key 'max_node'; known: cpu_cores_per_node, fixed_cost_per_month, gpu_memory_gib, gpu_model, "
         "gpu_share, gpus_per_node, max_nodes, memory_gib_per_node, name, node_selector, off_peak, prices_as_of, "
-        "prices_per_core_hour, prices_per_gpu_hour, reserved. Did you mean 'max_nodes'?",
+        "prices_per_core_hour, prices_per_gpu_hour, reserved, scaled_by. Did you mean 'max_nodes'?",
     ),
     "a day that is none": (
         "clusters.yaml",

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Protocol
 
-from spillway.model import Cluster, ClusterState, PodState, PoolUse
+from spillway.errors import SpillwayError
+from spillway.model import Cluster, ClusterState, PodState, PoolUse, ScalableNode
 
 ATTEMPT_LABEL = "spillway.dev/attempt"
 RUN_LABEL = "spillway.dev/run"
@@ -72,18 +73,66 @@ class ClusterClient(Protocol):
 
 
 class NodePoolScaler(Protocol):
-    """The node pools of one cluster.
+    """The node pools of one cluster that can be scaled.
 
-    Every method raises ``Unreachable`` or ``AccessDenied``, and ``PoolRefused`` where the provider has not so many.
+    Every method raises ``Unreachable`` or ``AccessDenied`` where the cluster's API gives no answer.
     """
 
-    def pools(self) -> tuple[PoolUse, ...]:
-        """Each pool that can be scaled, with its nodes as they are now."""
+    def pools(self) -> Mapping[str, PoolUse | SpillwayError]:
+        """Each pool with its nodes as they are now; in its place the error where its provider gives no answer.
 
-    def set_target(self, pool: str, nodes: int, *, remove: Sequence[str] = ()) -> None:
+        A node that is seen without a pod for the first time is marked with that moment, and nothing else is changed: it
+        is idle since then. A pod that came and went between two looks and is deleted by now was not seen.
+        """
+
+    def set_target(
+        self, pool: str, nodes: int, *, remove: Sequence[str] = (), drain: Sequence[str] = ()
+    ) -> tuple[str, ...]:
         """Have the pool come to so many nodes: desired state, so that twice is once.
+
+        What is not named stays, also where that is more than was asked for. Nodes that were to leave before and are
+        still there come back into use where more are wanted than are left without them.
 
         Args:
             remove: the nodes that leave, no others ever; one that is gone already is a success. They are cordoned
-                first, and one on which a pod runs or is bound is left where it is.
+                first, and one on which a pod runs or is bound is left where it is and used again.
+            drain: nodes that leave too, but for those with pods, which stay cordoned for the next time.
+        Returns:
+            Those named that stay for their pods.
+        Raises:
+            UnknownName: the cluster has no such pool that can be scaled.
+            PoolRefused: a node of another pool was named, or the provider does not give so many.
+        """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Machine:
+    """One machine as its provider knows it. ``name`` is its node's, or ends the node's ``providerID``."""
+
+    name: str
+    ordered_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeGroup:
+    """A pool as its provider knows it; ``machines`` is None where it is not the one who knows which there are."""
+
+    wanted: int
+    machines: tuple[Machine, ...] | None
+    problem: str = ""
+
+
+class NodeProvider(Protocol):
+    """Who brings and takes the nodes of one pool.
+
+    Every method raises ``Unreachable``, ``AccessDenied`` or ``Missing``, and ``PoolRefused`` for what it will not do.
+    """
+
+    def group(self, nodes: Sequence[ScalableNode]) -> NodeGroup:
+        """The pool as it is now; ``nodes`` are those that Kubernetes has of it."""
+
+    def resize(self, wanted: int, *, kept: Sequence[ScalableNode], leaving: Sequence[str]) -> None:
+        """Take those machines, whose nodes are cordoned and empty, and bring as many as are wanted beside those kept.
+
+        It never chooses one to go: ``wanted`` is at least how many are kept.
         """

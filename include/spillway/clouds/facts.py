@@ -136,7 +136,7 @@ def pod_use(pod: Json, *, namespace: str, resources: Iterable[str] = (GPU_RESOUR
     metadata = pod["metadata"]
     ours = metadata.get("namespace") == namespace
     attempt = (metadata.get("labels") or {}).get(ATTEMPT_LABEL) if ours else None
-    if _over(pod) or not (taken or attempt):
+    if is_over(pod) or not (taken or attempt):
         return None
     resource, gpus = next(iter(taken.items()), (GPU_RESOURCE, 0))
     needs = needs_of(pod["spec"])
@@ -162,7 +162,7 @@ def needs_by_node(pods: Iterable[Json]) -> Mapping[str, Needs]:
     taken: dict[str, Needs] = {}
     for pod in pods:
         node = pod["spec"].get("nodeName")
-        if node is not None and not _over(pod):
+        if node is not None and not is_over(pod):
             taken[node] = taken.get(node, NOTHING) + needs_of(pod["spec"])
     return taken
 
@@ -179,7 +179,7 @@ def needs_of(spec: Json) -> Needs:
     return Needs(cpu_millicores=math.ceil(cpu * MILLICORES), memory_mib=math.ceil(memory * MEBIBYTES))
 
 
-def _over(pod: Json) -> bool:
+def is_over(pod: Json) -> bool:
     return (pod.get("status") or {}).get("phase") in {"Succeeded", "Failed"}
 
 

@@ -42,7 +42,7 @@ class KubernetesCluster:
 
     def __init__(self, *, cluster: Cluster, api_client: Any) -> None:
         self._cluster = cluster
-        self._api = KubernetesApi(api_client, endpoint=f"cluster '{cluster.name}'")
+        self.api = self._api = KubernetesApi(api_client, endpoint=f"cluster '{cluster.name}'")
         self._paths = {
             "Pod": f"/api/v1/namespaces/{cluster.namespace}/pods",
             "Job": f"/apis/batch/v1/namespaces/{cluster.namespace}/jobs",

@@ -18,6 +18,7 @@ from spillway.config.schema import (
     Entry,
     Flag,
     Label,
+    Lasting,
     Prices,
     Quantity,
     SiteKindWord,
@@ -28,7 +29,18 @@ from spillway.config.schema import (
     Words,
 )
 from spillway.errors import UnknownName
-from spillway.model import Billing, Cluster, GpuShare, Link, NodePool, OffPeak, RegistryRef, ReservedContract, StoreRef
+from spillway.model import (
+    Billing,
+    Cluster,
+    GpuShare,
+    Link,
+    NodePool,
+    OffPeak,
+    RegistryRef,
+    ReservedContract,
+    ScaledBy,
+    StoreRef,
+)
 
 PROVIDERS = ("eks", "kubernetes", "sandbox")
 
@@ -60,6 +72,44 @@ class ReservedEntry(Entry):
     cost_per_month: Amount = Decimal(0)
 
 
+_OF_PROVIDERS = {
+    "eks": ("connection", "cluster", "node_group"),
+    "placeholders": (),
+    "sandbox": ("connection", "node_group"),
+}
+"""What scales a pool, and what has to be said of each."""
+
+
+def _scaling_provider(written: Any) -> str:
+    if written not in _OF_PROVIDERS:
+        raise notation.refused(str(UnknownName("provider of nodes", str(written), _OF_PROVIDERS)))
+    return str(written)
+
+
+class ScaledByEntry(Entry):
+    provider: Annotated[str, BeforeValidator(_scaling_provider)]
+    connection: Text | None = None
+    cluster: Text | None = None
+    node_group: Text | None = None
+    image: Text | None = None
+    min_nodes: Annotated[int, Field(strict=True, ge=0, le=MOST)] = 0
+    boot_allowance: Lasting | None = None
+
+    @model_validator(mode="after")
+    def _what_its_provider_needs(self) -> ScaledByEntry:
+        needed = _OF_PROVIDERS[self.provider]
+        known = (*needed, *(("image",) if self.provider == "placeholders" else ()))
+        for key in ("connection", "cluster", "node_group", "image"):
+            if getattr(self, key) is not None and key not in known:
+                raise notation.refused(f"{key} is not for provider '{self.provider}'; leave it out")
+            if getattr(self, key) is None and key in needed:
+                raise notation.refused(f"{key} is missing, which provider '{self.provider}' needs")
+        return self
+
+    def scaled_by(self) -> ScaledBy:
+        return ScaledBy(**self.model_dump(exclude_none=True))
+
+
 class PoolEntry(Entry):
     name: Label
     gpus_per_node: WholeGpus
@@ -76,6 +126,7 @@ class PoolEntry(Entry):
     gpu_share: GpuShareEntry | None = None
     off_peak: OffPeakEntry | None = None
     reserved: ReservedEntry | None = None
+    scaled_by: ScaledByEntry | None = None
 
     @model_validator(mode="after")
     def _what_its_kind_needs(self) -> PoolEntry:
@@ -120,12 +171,22 @@ class PoolEntry(Entry):
             )
         return self
 
+    @model_validator(mode="after")
+    def _at_least_is_no_more_than_at_most(self) -> PoolEntry:
+        if self.scaled_by is not None and self.scaled_by.min_nodes > self.max_nodes:
+            raise notation.refused(
+                f"scaled_by.min_nodes is {self.scaled_by.min_nodes}, and max_nodes is {self.max_nodes}"
+            )
+        return self
+
     def pool(self) -> NodePool:
         share = self.gpu_share and GpuShare(**dict(self.gpu_share))
         off_peak = self.off_peak and self.off_peak.off_peak()
         said = {name: value for name, value in dict(self).items() if value is not None}
         reserved = self.reserved and ReservedContract(**dict(self.reserved))
-        return NodePool(**said | {"gpu_share": share, "off_peak": off_peak, "reserved": reserved})
+        scaled_by = self.scaled_by and self.scaled_by.scaled_by()
+        parts = {"gpu_share": share, "off_peak": off_peak, "reserved": reserved, "scaled_by": scaled_by}
+        return NodePool(**said | parts)
 
 
 class LinkEntry(Entry):

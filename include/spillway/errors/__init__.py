@@ -27,6 +27,7 @@
     ├── BadData                 training data that cannot be used
     ├── CapacityNever           no declared capacity can ever hold the job
     ├── LaunchRefused           a gate refused to start a pod
+    ├── PoolRefused             a pool that is not scaled as it was asked for; what runs on it goes on
     ├── TrainingFailed          the program itself failed; starting it elsewhere would not help
     ├── MoveRefused             a run that is not moved; it goes on where it is
     ├── NoProgress              attempts in a row that committed nothing new
@@ -57,6 +58,7 @@ from spillway.errors.endpoints import (
     KeepsChanging,
     KeyRefused,
     Missing,
+    PoolRefused,
     PreconditionFailed,
     RequestRefused,
     StoreFull,
@@ -102,6 +104,7 @@ __all__ = [
     "MoveRefused",
     "NoProgress",
     "NoValidCheckpoint",
+    "PoolRefused",
     "PreconditionFailed",
     "RequestRefused",
     "ResidencyRefused",

@@ -41,6 +41,14 @@ class RequestRefused(SpillwayError):
         self.endpoint, self.request, self.problem = endpoint, request, problem
 
 
+class PoolRefused(SpillwayError):
+    """A pool that is not scaled as it was asked for: what was asked, what was said to it, and what to do."""
+
+    def __init__(self, pool: str, asked: str, said: str, *, fix: str) -> None:
+        super().__init__(f"pool '{pool}' does not get {asked}: {said}; {fix}")
+        self.pool, self.asked, self.said, self.fix = pool, asked, said, fix
+
+
 class InvalidImage(SpillwayError):
     """An image reference or manifest that cannot be used: ``image 'Train:v1': expected lower case letters ...``."""
 

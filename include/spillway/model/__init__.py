@@ -71,7 +71,16 @@ from spillway.model.observed import (
     Schedule,
     Snapshot,
 )
-from spillway.model.pools import GPU_RESOURCE, Billing, GpuShare, NodePool, OffPeak, ReservedContract, shape_in_words
+from spillway.model.pools import (
+    GPU_RESOURCE,
+    Billing,
+    GpuShare,
+    NodePool,
+    OffPeak,
+    ReservedContract,
+    ScaledBy,
+    shape_in_words,
+)
 from spillway.model.samples import (
     ROLL_UPS,
     SAMPLE_STEP,
@@ -171,6 +180,7 @@ __all__ = [
     "Sample",
     "SampleRetention",
     "ScalableNode",
+    "ScaledBy",
     "ScalingAlert",
     "ScalingChange",
     "ScalingSnapshot",

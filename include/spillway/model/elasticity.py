@@ -35,7 +35,9 @@ class ScalableNode:
 class PoolUse:
     """A pool that can be scaled, now. ``wanted`` is how many nodes its provider was last asked for.
 
-    ``boot_allowance``: a node that has no usable GPUs for longer than this has failed.
+    Machines that Kubernetes has not seen yet are among its ``nodes``, without GPUs. ``boot_allowance``: a node that has
+    no usable GPUs for longer than this has failed. ``problem`` is why the provider does not bring what it was asked
+    for, in its own words; empty where it says nothing.
     """
 
     cluster: str
@@ -43,6 +45,7 @@ class PoolUse:
     wanted: int
     nodes: tuple[ScalableNode, ...]
     boot_allowance: timedelta = timedelta(minutes=15)
+    problem: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

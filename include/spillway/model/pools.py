@@ -69,6 +69,24 @@ class ReservedContract:
     cost_per_month: Decimal = Decimal(0)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScaledBy:
+    """What brings and takes the nodes of a pool: ``provider`` is ``eks``, ``placeholders`` or ``sandbox``.
+
+    ``connection`` leads to it, and ``cluster`` and ``node_group`` are its names of the pool; None where it needs none.
+    ``image`` is that of placeholder pods. The pool keeps at least ``min_nodes``; a node that has no usable GPUs for
+    longer than ``boot_allowance`` has failed.
+    """
+
+    provider: str
+    connection: str | None = None
+    cluster: str | None = None
+    node_group: str | None = None
+    image: str = "registry.k8s.io/pause:3.10"
+    min_nodes: int = 0
+    boot_allowance: timedelta = timedelta(minutes=15)
+
+
 def gpus_in_all(gpus_per_node: int, nodes: int, fraction: Decimal | None) -> Decimal:
     """How many GPUs so many nodes with so many each are; ``fraction`` is the part of its one GPU that a pod takes."""
     return Decimal(gpus_per_node * nodes) if fraction is None else fraction
@@ -89,7 +107,7 @@ class NodePool:
     ``fixed_cost_per_month`` is of all of them together, and falls due whether they are used or not. ``prices_as_of`` is
     the day (midnight, UTC) on which the prices were looked up; None where not said. With ``gpu_share`` its GPUs are
     given away in parts only. A pool of ``gpus_per_node`` 0 is for work without GPUs: it says its cores and memory, and
-    its prices are of a core.
+    its prices are of a core. Without ``scaled_by`` the nodes that it has are all that it is ever given.
     """
 
     name: str
@@ -107,6 +125,7 @@ class NodePool:
     gpu_share: GpuShare | None = None
     off_peak: OffPeak | None = None
     reserved: ReservedContract | None = None
+    scaled_by: ScaledBy | None = None
 
     @property
     def max_gpus(self) -> int:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from spillway.clouds.base import ClusterClient
+from spillway.clouds.base import ClusterClient, NodePoolScaler
 from spillway.config import Configuration
 from spillway.connections import ConnectionSpec
 from spillway.errors import Missing, SpillwayError, UnknownName
@@ -174,6 +174,12 @@ class Services:
         if name not in self.configuration.datasets:
             raise UnknownName("dataset", name, self.configuration.datasets)
         return self.configuration.datasets[name]
+
+    def scaler(self, name: str) -> NodePoolScaler | None:
+        """What scales the site's node pools; None where it has none that can be scaled. Raises as ``site`` does."""
+        from spillway.runs.scalers import open_scaler
+
+        return open_scaler(self.cluster(name), self.site(name).client, self.connect)
 
     def forget(self, name: str) -> None:
         """Open the site anew on its next use: credentials are read again, connections made again."""

@@ -31,6 +31,7 @@ CACHE_KEY_CONNECTION = "sandbox_cache_key"
 """Its password is a key for what they keep of it."""
 
 GPU_MEMORY_GIB = 80
+BOOT_ALLOWANCE = "2m"
 PRICES: dict[str, dict[str, Any]] = {
     "onprem": {"owned": 2.5},
     "cloud": {"on-demand": 8.0, "spot": {"of_on_demand": 0.35}},
@@ -95,9 +96,18 @@ def _cluster(site: SiteSettings) -> dict[str, Any]:
                 "max_nodes": site.most_nodes,
                 "node_selector": {"nvidia.com/gpu.product": site.nodes[0].gpu_model},
                 "prices_per_gpu_hour": PRICES[site.name],
+                **_scaled_by(site),
             }
         ],
     }
+
+
+def _scaled_by(site: SiteSettings) -> dict[str, Any]:
+    if site.machines_port is None:
+        return {}
+    connection, group = f"{site.name}_machines", site.nodes[0].pool
+    said = {"provider": "sandbox", "connection": connection, "node_group": group, "boot_allowance": BOOT_ALLOWANCE}
+    return {"scaled_by": said}
 
 
 def write_connections(settings: SandboxSettings, certificates: Certificates) -> None:
@@ -117,30 +127,43 @@ def write_connections(settings: SandboxSettings, certificates: Certificates) -> 
 def _site_connections(settings: SandboxSettings, site: SiteSettings, certificates: Certificates) -> dict[str, Any]:
     made = credentials(settings)
     store = {"endpoint_url": site.store_endpoint, "region_name": "us-east-1"}
-    return {
-        f"{site.name}_store{'' if who == 'mover' else f'_{who}'}": {
-            "conn_type": "aws",
-            "login": f"{site.name}-{who}".replace("_", "-"),
-            "password": made[f"{site.name}_{who}_secret"],
-            "extra": json.dumps(store),
+    return (
+        {
+            f"{site.name}_store{'' if who == 'mover' else f'_{who}'}": {
+                "conn_type": "aws",
+                "login": f"{site.name}-{who}".replace("_", "-"),
+                "password": made[f"{site.name}_{who}_secret"],
+                "extra": json.dumps(store),
+            }
+            for who in ("mover", "pods", "public", "public_pods", "remote", "cache")
         }
-        for who in ("mover", "pods", "public", "public_pods", "remote", "cache")
-    } | {
-        f"{site.name}_kubernetes": {
-            "conn_type": "kubernetes",
-            "extra": json.dumps(
-                {"kube_config": json.dumps(kubeconfig(settings, site, certificates)), "namespace": NAMESPACE}
-            ),
-        },
-        f"{site.name}_registry": {
-            "conn_type": "http",
-            "schema": "http",
-            "host": "127.0.0.1",
-            "port": site.registry_port,
-            "login": REGISTRY_USER,
-            "password": made[f"{site.name}_registry_password"],
-        },
-    }
+        | {
+            f"{site.name}_kubernetes": {
+                "conn_type": "kubernetes",
+                "extra": json.dumps(
+                    {"kube_config": json.dumps(kubeconfig(settings, site, certificates)), "namespace": NAMESPACE}
+                ),
+            },
+            f"{site.name}_registry": {
+                "conn_type": "http",
+                "schema": "http",
+                "host": "127.0.0.1",
+                "port": site.registry_port,
+                "login": REGISTRY_USER,
+                "password": made[f"{site.name}_registry_password"],
+            },
+        }
+        | _machines_connection(settings, site)
+    )
+
+
+def _machines_connection(settings: SandboxSettings, site: SiteSettings) -> dict[str, Any]:
+    """Where machines of the site are ordered, if anywhere."""
+    if site.machines_port is None:
+        return {}
+    token = credentials(settings)[f"{site.name}_machines_token"]
+    address = {"schema": "http", "host": "127.0.0.1", "port": site.machines_port}
+    return {f"{site.name}_machines": {"conn_type": "http", **address, "password": token}}
 
 
 def kubeconfig(settings: SandboxSettings, site: SiteSettings, certificates: Certificates) -> dict[str, Any]:

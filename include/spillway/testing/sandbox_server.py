@@ -8,7 +8,8 @@ import shutil
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,8 @@ from spillway.runs.local import LEDGER_CONNECTION, local_services
 from spillway.runs.services import Services
 from spillway.sandbox import drills, lifecycle
 from spillway.sandbox.configuration import NAMESPACE
-from spillway.sandbox.settings import SandboxSettings, sandbox_settings
+from spillway.sandbox.machines.fleet import Fleet, change_fleet, first_fleet, fleet_file, read_fleet
+from spillway.sandbox.settings import SandboxSettings, SiteSettings, sandbox_settings
 from spillway.sandbox.supervisor import read_status
 from spillway.testing import processes
 from spillway.testing.ledger_files import new_ledger
@@ -176,13 +178,32 @@ def free_settings(state: Path) -> SandboxSettings:
 
 
 def _make_whole(sandbox: SandboxSettings, services: Services) -> None:
-    """Return when every process and node is back and no pod of an earlier test is left."""
+    """Return when every process and node is back, none is left that a test ordered, and no pod of an earlier test."""
+    for site in sandbox.sites:
+        if site.machines_port is not None:
+            _order_first_machines(sandbox, site)
     eventually(partial(_all_ready, sandbox), seconds=PATIENCE_SECONDS, pause=0.2)
     for site in sandbox.sites:
         wanted = {node.name for node in site.nodes}
         eventually(partial(_usable_nodes, services, site.name), wanted.issubset, seconds=PATIENCE_SECONDS, pause=0.2)
         eventually(partial(_without_pods, sandbox, site.name), seconds=PATIENCE_SECONDS, pause=0.2)
         eventually(partial(_answers, services, site.name), seconds=PATIENCE_SECONDS, pause=0.2)
+
+
+def _order_first_machines(sandbox: SandboxSettings, site: SiteSettings) -> None:
+    """Have the site's provider know the machines that the site began with, and no others."""
+    file = fleet_file(sandbox.state, site)
+    first = first_fleet(site, datetime.now(UTC))
+    names = [machine.name for machine in first.machines]
+
+    def restored(fleet: Fleet) -> Fleet:
+        others = tuple(machine for machine in fleet.machines if machine.name not in names)
+        return replace(first, last=fleet.last, leaving=others)
+
+    if [machine.name for machine in read_fleet(file).machines] != names:
+        eventually(lambda: not read_fleet(file).leaving, seconds=PATIENCE_SECONDS, pause=0.2)
+        change_fleet(file, restored)
+        eventually(lambda: not read_fleet(file).leaving, seconds=PATIENCE_SECONDS, pause=0.2)
 
 
 def _all_ready(sandbox: SandboxSettings) -> bool:
