@@ -18,7 +18,7 @@ LAYERS: tuple[frozenset[str], ...] = (
         "placement", "quota", "pricing", "losses", "stalls", "handover", "leases", "pulls", "sync.plan", "sync.compare",
         "checkpoints.layout", "checkpoints.retention", "images.environment", "images.plan", "images.reference",
         "migration", "months", "attribution", "lines", "deadlines", "budget", "costs", "offpeak",
-        "windows", "sampling", "replay.steps", "replay.metrics",
+        "windows", "sampling", "replay.steps", "replay.metrics", "replay.synthetic", "replay.assigned", "replay.bounds",
         "scaling",
     }),
     frozenset({"clouds", "stores", "registries", "sync", "images", "checkpoints", "connections", "threads"}),
