@@ -6,6 +6,7 @@ from airflow.plugins_manager import AirflowPlugin
 
 from spillway_airflow import preload
 from spillway_airflow.pages import PREFIX, pages, views
+from spillway_airflow.timetables import LastWeekOfMonth
 
 
 class SpillwayPlugin(AirflowPlugin):
@@ -13,3 +14,4 @@ class SpillwayPlugin(AirflowPlugin):
     listeners = [preload]  # noqa: RUF012
     fastapi_apps = [{"app": pages, "url_prefix": PREFIX, "name": "Spillway"}]  # noqa: RUF012
     external_views = views()
+    timetables = [LastWeekOfMonth]  # noqa: RUF012
