@@ -104,7 +104,7 @@ def test_a_job_of_an_older_release_is_read_with_its_only_dataset(
 
 
 WRONG: dict[str, tuple[type, Any, dict[str, Any], str]] = {
-    "unknown key": (JobSpec, JOB, {"gpu": 1}, "JobSpec: unknown key 'gpu'; known: business_scene, "),
+    "unknown key": (JobSpec, JOB, {"gpu": 1}, "JobSpec: unknown key 'gpu'; known: backfill_orders_nodes, "),
     "a missing key": (Cluster, None, {}, "Cluster: .* missing "),
     "a word": (CostEntry, VALUES["cost"], {"billing": "free"}, "CostEntry.billing: expected Billing, got 'free'"),
     "a number": (JobSpec, JOB, {"nodes": "1"}, "JobSpec.nodes: expected int, got '1'"),

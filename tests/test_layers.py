@@ -19,7 +19,7 @@ LAYERS: tuple[frozenset[str], ...] = (
         "checkpoints.layout", "checkpoints.retention", "images.environment", "images.plan", "images.reference",
         "migration", "months", "attribution", "lines", "deadlines", "budget", "costs", "offpeak",
         "windows", "sampling", "replay.steps", "replay.metrics", "replay.synthetic", "replay.assigned", "replay.bounds",
-        "scaling",
+        "scaling", "backfills",
     }),
     frozenset({"clouds", "stores", "registries", "sync", "images", "checkpoints", "connections", "threads"}),
     frozenset({"observe", "preflight", "ledger", "config"}),

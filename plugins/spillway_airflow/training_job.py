@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import nullcontext
 from datetime import timedelta
 from typing import Any
@@ -35,6 +36,7 @@ def training_job(
     group_id: str = GROUP,
     dry_run_only: bool | str = False,
     poll_seconds: float | str = 10.0,
+    environment: Mapping[str, str] | None = None,
 ) -> TaskGroup:
     """place -> sync image and dataset -> train -> settle, for a job file of the jobs directory.
 
@@ -45,13 +47,16 @@ def training_job(
         group_id: each job of a DAG that has several needs one of its own; it is then the prefix of its task ids.
         dry_run_only: a boolean, or a template that renders to one.
         poll_seconds: how often the pod is looked at: a number, or a template that renders to one.
+        environment: variables for the job's program beside those of the job file; the values may be templates.
     """
     with TaskGroup(
         group_id=group_id,
         prefix_group_id=group_id != GROUP,
         default_args=RETRYING,  # type: ignore[arg-type]
     ) as group:
-        place = PlaceJobOperator(task_id="place", job=job, dry_run_only=dry_run_only, poll_seconds=poll_seconds)
+        place = PlaceJobOperator(
+            task_id="place", job=job, dry_run_only=dry_run_only, poll_seconds=poll_seconds, environment=environment
+        )
         run = f"{{{{ ti.xcom_pull(task_ids='{place.task_id}')['run'] }}}}"
         staging = [task for link in links() for task in _staging(run, link)]
         train = TrainingPodOperator(

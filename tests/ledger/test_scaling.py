@@ -188,17 +188,19 @@ def test_runs_that_wait_for_room_are_demand_and_others_are_not(ledger: Ledger) -
     assert ledger.pending_jobs(NOW + SILENCE) == ()
 
 
-def test_a_run_of_a_backfill_is_told_as_one(ledger: Ledger) -> None:
-    job = job_spec()
-    for number, run_id in enumerate(("manual__2026", "backfill__2026-02-22T00:00:00+00:00", "scheduled__2026")):
-        ledger.open_run(f"r{number}", job, {"dag_id": "monthly", "run_id": run_id}, NOW)
+def test_a_run_of_a_backfill_is_told_as_one_unless_its_job_may_order_nodes(ledger: Ledger) -> None:
+    plain, orders = job_spec(), job_spec(backfill_orders_nodes=True)
+    asked = [("manual", plain), ("backfill", plain), ("scheduled", plain), ("backfill", orders)]
+    for number, (run_type, job) in enumerate(asked):
+        ledger.open_run(f"r{number}", job, {"dag_id": "monthly", "run_id": "2026-02", "run_type": run_type}, NOW)
         ledger.reserve(
-            f"r{number}", job, now=NOW, lease=TURN, snapshot=SNAPSHOT, policy=POLICY, decide=lambda w: full(job.name)
+            f"r{number}", job, now=NOW, lease=TURN, snapshot=SNAPSHOT, policy=POLICY, decide=lambda w: full("digits")
         )
     assert [(waits.run, waits.backfill) for waits in ledger.pending_jobs(NOW)] == [
         ("r0", False),
         ("r1", True),
         ("r2", False),
+        ("r3", False),
     ]
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from airflow.sdk.exceptions import AirflowFailException, TaskDeferred
+from airflow.utils.types import DagRunType
 
 from spillway.codec import decode, encode
 from spillway.model import Outcome
@@ -32,7 +33,7 @@ def context(max_tries: int, state: TaskState) -> Any:
         "ti": SimpleNamespace(max_tries=max_tries, **ids),
         "task_state_store": state,
         "dag": SimpleNamespace(params={}),
-        "dag_run": SimpleNamespace(conf={}),
+        "dag_run": SimpleNamespace(conf={}, run_type=DagRunType.MANUAL),
     }
 
 

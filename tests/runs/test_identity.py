@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from spillway.errors import CapacityNever, ConfigError, RunCancelled
-from spillway.model import Attempt, JobSpec, Outcome, VerdictKind
+from spillway.model import Attempt, JobSpec, Outcome, Priority, VerdictKind
 from spillway.runs.engine import place_run
 from spillway.runs.identity import open_generation, run_base
 from spillway.runs.services import Services
@@ -37,6 +38,11 @@ def test_every_part_of_the_origin_and_the_installation_counts_and_its_order_does
     others = {run_base("digits", {**ORIGIN, key: "other"}, OURS) for key in ORIGIN}
     others.add(run_base("digits", ORIGIN, "theirs"))
     assert len(others | {same}) == len(ORIGIN) + 2
+
+
+def test_the_kind_of_dag_run_does_not_count_for_the_name() -> None:
+    kinds = [{"run_type": "scheduled"}, {"run_type": "backfill"}, {}]
+    assert len({run_base("digits", {**ORIGIN, **kind}, OURS) for kind in kinds}) == 1
 
 
 def test_asking_again_while_the_run_is_open_gives_the_same_run(services: Services, make_job: MakeJob) -> None:
@@ -109,3 +115,28 @@ def test_another_job_is_a_new_run_only_where_the_lost_attempts_committed_nothing
         with pytest.raises(ConfigError, match="runs start` it with another --name"):
             open_generation(services, corrected, ORIGIN)
     assert open_generation(services, first, ORIGIN) == run
+
+
+def test_the_job_of_a_backfill_has_the_lowest_priority_in_every_generation(
+    services: Services, make_job: MakeJob
+) -> None:
+    job, origin = make_job(priority=Priority.PRODUCTION_CORE), {**ORIGIN, "run_type": "backfill"}
+    lowest = replace(job, priority=Priority.EXPLORATION)
+    run = open_generation(services, job, origin)
+    assert (services.ledger.job(run), services.ledger.origin(run)) == (lowest, origin)
+    end(services, run, lowest, VerdictKind.SUCCEEDED)
+    second = open_generation(services, job, origin)
+    assert (second, services.ledger.job(second)) == (f"{run.removesuffix('-1')}-2", lowest)
+
+
+def test_a_run_that_a_schedule_began_goes_on_as_it_was_where_a_backfill_repeats_its_dag_run(
+    services: Services, make_job: MakeJob
+) -> None:
+    job = make_job(priority=Priority.PRODUCTION_CORE)
+    scheduled, repeated = ({**ORIGIN, "run_type": kind} for kind in ("scheduled", "backfill"))
+    run = open_generation(services, job, scheduled)
+    lost = place_run(services, run, job, print)
+    assert isinstance(lost, Attempt)
+    services.ledger.settle(lost, Outcome.PREEMPTED, "lost its node", services.clock(), committed_step=40)
+    assert open_generation(services, job, repeated) == run
+    assert (services.ledger.job(run), services.ledger.origin(run)) == (job, scheduled)

@@ -131,6 +131,7 @@ class JobFile(Entry):
     latency_sensitive: Flag = False
     spot_ok: Flag = False
     off_peak_ok: Flag = False
+    backfill_orders_nodes: Flag = False
     business_scene: Text | None = None
     expected_duration: Lasting | None = None
     longest_duration: Annotated[Lasting, AfterValidator(_not_shorter)] | None = None

@@ -8,6 +8,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Select, and_, delete, insert, or_, select
 
+from spillway.backfills import orders_nodes
 from spillway.ledger.connection import Database
 from spillway.ledger.rows import OPEN, fetch_attempts, fetch_open, select_attempts
 from spillway.ledger.schema import attempts, runs, waiting
@@ -18,9 +19,6 @@ SILENCE = timedelta(minutes=5)
 
 RENEWAL = timedelta(minutes=1)
 """So often at most it is written that somebody still asks: all who write take turns."""
-
-BACKFILL = "backfill__"
-"""How Airflow's names of DAG runs begin that make up for a window of the past."""
 
 Places = Set[tuple[str, str]]
 """Pools, each (cluster, pool)."""
@@ -140,7 +138,7 @@ def _pending(
         places=frozenset((cluster, pool) for cluster, pool in places),
         expected=job.expected_duration or job.longest_duration,
         finish_by=None if job.finish_within is None else asked_at + job.finish_within,
-        backfill=str(origin.get("run_id", "")).startswith(BACKFILL),
+        backfill=not orders_nodes(job, origin),
     )
 
 

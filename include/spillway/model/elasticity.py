@@ -54,8 +54,8 @@ class PendingJob:
     before it comes. ``places`` are the (cluster, pool) pairs where it lacks nothing but room, or the one promised.
 
     ``expected`` is how long it is thought to train, ``finish_by`` its deadline; None where nobody said. ``hold_until``:
-    it waits by choice, for on-premises to have room, until then. ``backfill``: its job is about a window of the past
-    and orders no nodes.
+    it waits by choice, for on-premises to have room, until then. ``backfill``: a backfill
+    asked for it, and no nodes are ordered for it (``backfills``).
     """
 
     run: str

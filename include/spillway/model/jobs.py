@@ -32,7 +32,8 @@ class JobSpec:
     thought to train, ``longest_duration`` what it hardly ever exceeds, ``finish_within`` by when after it was asked for
     it has to be done. ``checkpoint_interval`` and ``checkpoint_gib`` are what its program does, which a move is
     estimated by until the run has shown it. What is None nobody has said: it is never zero.
-    ``stall`` is None where the job is never taken for stalled.
+    ``stall`` is None where the job is never taken for stalled. ``backfill_orders_nodes``: whether nodes are ordered for
+    it, too, where a backfill asks for it.
     """
 
     name: str
@@ -53,6 +54,7 @@ class JobSpec:
     latency_sensitive: bool = False
     spot_ok: bool = False
     off_peak_ok: bool = False
+    backfill_orders_nodes: bool = False
     business_scene: str | None = None
     expected_duration: timedelta | None = None
     longest_duration: timedelta | None = None

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from airflow.sdk import BaseOperator, BaseXCom, Context, SkipMixin
 from airflow.sdk.exceptions import AirflowSkipException
 
+from spillway.backfills import RUN_TYPE, placed_as
 from spillway.codec import encode
 from spillway.config import job_file, jobs_directory, load_job
 from spillway.model import Attempt, PlacementDecision
@@ -37,16 +39,24 @@ class PlaceJobOperator(BaseOperator, SkipMixin):
     Args:
         job: name of a job file (``digits`` or ``digits.yaml``) in the jobs directory.
         dry_run_only: show the decision and what would be moved, change nothing, skip what follows.
+        environment: variables for the job's program beside those of the job file.
     """
 
     inherits_from_skipmixin = True
-    template_fields: Sequence[str] = ("job", "dry_run_only", "poll_seconds")
+    template_fields: Sequence[str] = ("job", "dry_run_only", "poll_seconds", "environment")
 
     def __init__(
-        self, *, job: str, dry_run_only: bool | str = False, poll_seconds: float | str = 10.0, **kwargs: Any
+        self,
+        *,
+        job: str,
+        dry_run_only: bool | str = False,
+        poll_seconds: float | str = 10.0,
+        environment: Mapping[str, str] | None = None,
+        **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self.job, self.dry_run_only, self.poll_seconds = job, dry_run_only, poll_seconds
+        self.environment = dict(environment or {})
 
     def execute(self, context: Context) -> dict[str, Any]:
         return self._place(context, waited_for=None)
@@ -56,12 +66,15 @@ class PlaceJobOperator(BaseOperator, SkipMixin):
             refuse_unknown_parameters(context)
             services = worker_services()
             job = load_job(job_file(jobs_directory(os.environ), self.job), services.configuration.datasets)
-            if str(self.dry_run_only).lower() == "true":
-                self.log.info("%s", plan(services, job, dag=self.dag_id).text)
-                raise AirflowSkipException("dry run: nothing was reserved, moved or started")
+            job = replace(job, environment={**job.environment, **self.environment})
             ti = context["ti"]
             origin = {"dag_id": ti.dag_id, "run_id": ti.run_id, "task_id": ti.task_id, "map_index": ti.map_index}
+            origin[RUN_TYPE] = context["dag_run"].run_type.value
+            if str(self.dry_run_only).lower() == "true":
+                self.log.info("%s", plan(services, placed_as(job, origin), dag=self.dag_id).text)
+                raise AirflowSkipException("dry run: nothing was reserved, moved or started")
             run = open_generation(services, job, origin, waited_for=waited_for)
+            job = services.ledger.job(run)
             placed = place_run(services, run, job, self.log.info)
             if isinstance(placed, PlacementDecision):
                 self.log.info("nothing fits now, waiting\n%s", told(newest(services.ledger, run)))
