@@ -12,6 +12,8 @@ from typing import Any
 from airflow.dag_processing.dagbag import DagBag
 from airflow.sdk import AssetOrTimeSchedule, Connection, Variable
 
+from spillway_airflow.timetables import LastWeekOfMonth
+
 FORBIDDEN = {"socket.connect", "socket.getaddrinfo", "socket.bind", "sqlite3.connect", "subprocess.Popen", "os.system"}
 
 
@@ -34,14 +36,14 @@ def refuse(*arguments: Any, **named: Any) -> Any:
 
 
 def schedule(declared: Any) -> Any:
-    """The declared schedule in plain values: an expression, asset URIs, or both."""
+    """The declared schedule in plain values: an expression, asset URIs, both, or a timetable's summary."""
     if declared is None or isinstance(declared, str):
         return declared
     if isinstance(declared, list):
         return [asset.uri for asset in declared]
     if isinstance(declared, AssetOrTimeSchedule):
         return [schedule(declared.timetable), *(asset.uri for asset in declared.asset_condition.objects)]
-    return declared.expression
+    return declared.summary if isinstance(declared, LastWeekOfMonth) else declared.expression
 
 
 def facts(dag: Any) -> dict[str, Any]:

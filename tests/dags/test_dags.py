@@ -25,6 +25,7 @@ SCHEDULES = {
     "train": None,
     "train_nightly": "0 1 * * *",
     "train_on_new_data": ["spillway://datasets/digits"],
+    "monthly_iteration": "last week of month",
     "sync_images": "17 * * * *",
     "sync_datasets": "27 * * * *",
     "upload_checkpoints": ["*/5 * * * *", "spillway://checkpoints/"],
@@ -135,6 +136,14 @@ def test_training_dags_have_the_one_pipeline(dag_id: str, parsed: Mapping[str, A
     assert {task_id: task["after"] for task_id, task in tasks.items()} == PIPELINE
 
 
+def test_the_monthly_iteration_is_the_one_pipeline_once_it_is_the_turn_of_its_window(
+    parsed: Mapping[str, Any],
+) -> None:
+    tasks = parsed["dags"]["monthly_iteration"]["tasks"]
+    after = {task_id: task["after"] for task_id, task in tasks.items()}
+    assert after == {**PIPELINE, "window": [], "place": ["window"]}
+
+
 def test_copies_of_checkpoints_are_told_before_a_site_that_is_down_fails_the_run(parsed: Mapping[str, Any]) -> None:
     tasks = parsed["dags"]["upload_checkpoints"]["tasks"]
     copies = ["cloud.replicate", "paris.replicate", "replicate"]
@@ -150,7 +159,7 @@ def test_whatever_arrives_is_an_event_of_its_asset(parsed: Mapping[str, Any]) ->
         (dag_id, task_id.rpartition(".")[2], *task["tells"])
         for dag_id, dag in parsed["dags"].items()
         for task_id, task in dag["tasks"].items()
-        if task["tells"] and not dag_id.startswith("train")
+        if task["tells"] and not dag_id.startswith(("train", "monthly"))
     }
     assert tells == {
         ("upload_checkpoints", "replicate", "replicated-checkpoints"),

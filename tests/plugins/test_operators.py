@@ -20,6 +20,7 @@ from spillway_airflow.operators.sync_image import SyncImageOperator
 from spillway_airflow.operators.training_pod import TrainingPodOperator
 from spillway_airflow.sensors.capacity import CapacitySensor
 from spillway_airflow.sensors.checkpoint import CheckpointSensor
+from spillway_airflow.sensors.window import WindowSensor
 from spillway_airflow.training_job import training_job
 
 CONTEXT: dict[str, Any] = {
@@ -31,15 +32,17 @@ TEMPLATES = {
     "poll_seconds": ("{{ params.poll_seconds }}", "3"),
     "training_run": ("{{ params.run }}", "digits-1"),
     "step": ("{{ params.step }}", "8"),
+    "environment": ({"STEP": "{{ params.step }}"}, "{'STEP': '8'}"),
 }
 CLASSES: dict[type[BaseOperator], tuple[str, ...]] = {
-    PlaceJobOperator: ("job", "dry_run_only", "poll_seconds"),
+    PlaceJobOperator: ("job", "dry_run_only", "poll_seconds", "environment"),
     SyncImageOperator: ("training_run",),
     SyncDatasetOperator: ("training_run",),
     TrainingPodOperator: ("training_run", "poll_seconds"),
     SettleJobOperator: ("training_run",),
     CapacitySensor: ("job", "poll_seconds"),
     CheckpointSensor: ("training_run", "step"),
+    WindowSensor: ("poll_seconds",),
 }
 
 

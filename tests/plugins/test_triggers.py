@@ -23,12 +23,14 @@ from spillway.testing.installed import Installed
 from spillway.testing.watched import Running, launched
 from spillway_airflow.triggers import pod
 from spillway_airflow.triggers.capacity import CapacityTrigger
+from spillway_airflow.triggers.dag_run import DagRunTrigger
 from spillway_airflow.triggers.pod import KILL_PATIENCE, PodTrigger
 
 JOB = job_spec(grace=timedelta(seconds=90), environment={"SPILLWAY_STEPS": "4"}, expected_duration=timedelta(hours=2))
 TRIGGERS = {
     "pod": PodTrigger(run="digits-0123456789-1", number=3, poll_seconds=2.5, deferred_at="2026-01-05T12:00:00+00:00"),
     "capacity": CapacityTrigger(job=encode(JOB), run="digits-0123456789-1", dag="nightly", poll_seconds=7.5),
+    "dag run": DagRunTrigger(dag_id="monthly", run_id="backfill__2026-05-24T22:00:00+00:00", poll_seconds=3.5),
 }
 
 

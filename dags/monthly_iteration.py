@@ -1,0 +1,62 @@
+"""### Train once a month, in its last week
+
+The pipeline of `train` for the window that `iteration` in `policy.yaml` declares: the last seven days of each month, or
+its last ISO week, by the clocks of a zone. The window is the run's data interval, and the program finds it in
+`SPILLWAY_WINDOW_START` and `SPILLWAY_WINDOW_END`.
+
+* **Scheduled**: a run starts with its window, one at a time.
+* **Past months**: `airflow backfill create --dag-id monthly_iteration --from-date 2026-01-01 --to-date 2026-06-30` runs
+  them in their order: the task `window` waits, without a slot, until the run before has ended, and its log names that.
+* A backfill's job has the lowest priority and orders no nodes, unless its file says `backfill_orders_nodes: true`.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+from airflow.sdk import Param, dag
+
+from spillway_airflow.sensors.window import WindowSensor
+from spillway_airflow.timetables import LastWeekOfMonth
+from spillway_airflow.training_job import RETRYING, training_job
+
+WINDOW = "{{{{ ti.xcom_pull(task_ids='window')['{}'] }}}}"
+
+
+@dag(
+    schedule=LastWeekOfMonth(),
+    start_date=datetime(2026, 1, 1, tzinfo=UTC),
+    catchup=False,
+    max_active_runs=1,
+    dagrun_timeout=timedelta(days=31),
+    doc_md=__doc__,
+    tags=["spillway", "training", "monthly"],
+    default_args={"owner": "ml-platform"},
+    params={
+        "job": Param(
+            "digits",
+            type="string",
+            title="Job",
+            description="Name of a job file in include/jobs, with or without .yaml.",
+            minLength=1,
+            maxLength=100,
+        ),
+        "dry_run": Param(
+            False, type="boolean", title="Dry run", description="Show what would happen and change nothing."
+        ),
+    },
+)
+def monthly_iteration() -> None:
+    window = WindowSensor(task_id="window", **RETRYING)
+    training = training_job(
+        "{{ params.job }}",
+        dry_run_only="{{ params.dry_run }}",
+        environment={
+            "SPILLWAY_WINDOW_START": WINDOW.format("starts_at"),
+            "SPILLWAY_WINDOW_END": WINDOW.format("ends_at"),
+        },
+    )
+    window >> training
+
+
+monthly_iteration()
