@@ -138,6 +138,21 @@ def test_growth_is_what_the_budget_bears_for_an_hour_of_each_node() -> None:
     assert (target.nodes, target.clamps) == (2, ("4 more nodes wanted, the budget bears 2",))
 
 
+def test_the_budget_pays_for_nodes_without_pods_first_so_that_a_plan_is_not_repeated() -> None:
+    nodes = (busy_node("a"), idle_node("b"), booting_node("c"))
+    seen = scaling_snapshot(pool_use(*nodes), orders=(manual_order(nodes=9),), money_left=Decimal(192))
+    plan = plan_scaling(seen, {}, RULES)
+    assert [target.nodes for target in plan] == [4]
+    assert [target.nodes for target in plan_scaling(carried_out(seen, plan), {}, RULES)] == [4]
+
+
+def test_a_price_that_nobody_knows_is_none_that_a_budget_bears() -> None:
+    use = pool_use(pool=replace(pool_use().pool, prices_per_gpu_hour={}))
+    seen = scaling_snapshot(use, queue=pending_jobs(1))
+    assert [target.nodes for target in plan_scaling(seen, {}, RULES)] == [1]
+    assert [target.nodes for target in plan_scaling(replace(seen, money_left=Decimal(10**9)), {}, RULES)] == [0]
+
+
 def test_without_money_no_node_is_ordered_and_those_there_are_stay() -> None:
     seen = scaling_snapshot(pool_use(busy_node("a")), queue=pending_jobs(1), money_left=Decimal(0))
     [target] = plan_scaling(seen, {}, RULES)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from math import ceil
 
 from spillway.model import Contribution, Forecast, ScalingSnapshot, Source
 from spillway.scaling.rules import ForecastRule, ScalingRules
@@ -49,11 +48,10 @@ def foreseen(
 def gpus_wanted(forecast: Forecast, rule: ForecastRule, now: datetime) -> int | None:
     """The most GPUs that the rule's quantile, or the next higher one there is, sees within its time; None: it ended."""
     column = next((n for n, q in enumerate(forecast.quantiles) if q >= rule.quantile), len(forecast.quantiles) - 1)
-    past = (now - forecast.made_at) / forecast.step
-    first = max(0, ceil(past) - 1)
-    last = max(first + 1, ceil(past + rule.ahead / forecast.step))
-    rows = forecast.gpus[first:last]
-    return max((row[column] for row in rows), default=None)
+    age = now - forecast.made_at
+    first = max(0, -(-age // forecast.step) - 1)
+    last = max(first + 1, -(-(age + rule.ahead) // forecast.step))
+    return max((row[column] for row in forecast.gpus[first:last]), default=None)
 
 
 def _wish(size: PoolSize, gpus: int, why: str, forecast: Forecast) -> Contribution:

@@ -15,18 +15,16 @@ from spillway.scaling.sizes import PoolSize
 
 @dataclass(slots=True, kw_only=True)
 class PoolDemand:
-    """What waits for one pool.
+    """What waits for one pool: ``gpus`` of ``jobs`` find no room on what there is and what comes.
 
-    ``reserved`` idle nodes and all that is coming are enough for what fits. ``new_nodes`` is how many more the rest
-    needs, as far as the pool may have them. ``gpus`` of ``jobs`` find no room on what there is and comes. ``refused``
-    is how many of these jobs no pool may have the nodes for.
+    ``new_nodes`` are enough for as many of these as the pool may have nodes for. ``reserved`` idle nodes are taken by
+    what does find room.
     """
 
     reserved: int = 0
     new_nodes: int = 0
     gpus: int = 0
     jobs: int = 0
-    refused: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +38,7 @@ class Demand:
 def demand_of(
     queue: Sequence[PendingJob], sizes: Sequence[PoolSize], room: Mapping[tuple[str, str], int], now: datetime
 ) -> Demand:
-    """Each waiting job at one pool: the first with room for it on what there is and comes, else with the fewest to buy.
+    """Each waiting job at one pool: the first with room for it on what there is and comes, else the first to have more.
 
     A job that waits by choice wants nothing until then. One of a window of the past takes what is left over, and never
     a node that is not there yet.
@@ -50,38 +48,29 @@ def demand_of(
         room: how many more nodes each pool may have.
     """
     found = {size.key: PoolDemand() for size in sizes}
-    if not queue or not sizes:
-        return Demand(pools=found, waiting=sum(_orders(job, now) for job in queue))
+    if not queue:
+        return Demand(pools=found)
     bins = [_Bins(size, room[size.key], found[size.key]) for size in sizes]
+    suited = dict[tuple[int, frozenset[tuple[str, str]]], list[_Bins]]()
     hopeless = set[tuple[int, int, frozenset[tuple[str, str]]]]()
     waiting = 0
-    for job in sorted(queue, key=_turn):
+    for job in sorted(queue, key=_turn) if any(one.has_some for one in bins) else queue:
         if job.hold_until is not None and job.hold_until > now:
             continue
         waiting += not job.backfill
-        mine = [one for one in bins if one.key in job.places and 0 < job.gpus_per_node <= one.whole]
-        shape = (job.gpus_per_node, job.nodes, job.places)
+        pods, mine = (job.gpus_per_node, job.places), suited.get((job.gpus_per_node, job.places))
+        if mine is None:
+            mine = suited[pods] = [one for one in bins if one.key in job.places and 0 < job.gpus_per_node <= one.whole]
         if not mine:
             continue
+        shape = (job.gpus_per_node, job.nodes, job.places)
         if shape not in hopeless:
-            if any(one.takes(job) for one in mine):
+            if any(one.takes(job) for one in mine) or (not job.backfill and any(one.buys(job) for one in mine)):
                 continue
-            hopeless.add(shape)
-        if job.backfill:
-            continue
-        buyer = next((one for one in mine if one.buys(job)), None)
-        demand = (buyer or mine[0]).demand
-        demand.gpus += job.gpus
-        demand.jobs += 1
-        if buyer is None:
-            demand.refused += 1
-        else:
-            hopeless.clear()  # what the last node that is bought has left may be room for others
+            hopeless.add(shape)  # there is never more room than before, whatever is bought for others
+        if not job.backfill:
+            mine[0].lacks(job)
     return Demand(pools=found, waiting=waiting)
-
-
-def _orders(job: PendingJob, now: datetime) -> bool:
-    return not job.backfill and (job.hold_until is None or job.hold_until <= now)
 
 
 def _turn(job: PendingJob) -> tuple[bool, int, datetime, str]:
@@ -89,53 +78,79 @@ def _turn(job: PendingJob) -> tuple[bool, int, datetime, str]:
 
 
 class _Bins:
-    """The free GPUs of a pool's nodes: how many nodes have so many, of those in use, idle ones, and those to come."""
+    """The free GPUs of a pool's nodes: how many nodes have so many.
 
-    __slots__ = ("_idle", "_later", "_used", "demand", "key", "room", "whole")
+    Of those in use, idle ones, those to come, and those that are bought for what waits.
+    """
+
+    __slots__ = ("_bought", "_idle", "_later", "_used", "demand", "key", "room", "whole")
 
     def __init__(self, size: PoolSize, room: int, demand: PoolDemand) -> None:
         self.key, self.whole, self.room, self.demand = size.key, size.gpus_per_node, room, demand
-        self._used, self._idle, self._later = list(size.free), [0] * (self.whole + 1), [0] * (self.whole + 1)
+        none = [0] * (self.whole + 1)
+        self._used, self._idle, self._later, self._bought = list(size.free), none, list(none), list(none)
         for node in size.idle:
             self._idle[min(node.free_gpus, self.whole)] += 1
         self._later[self.whole] = size.coming
 
+    @property
+    def has_some(self) -> bool:
+        """Whether anything could fit; the order of jobs does not matter where nothing does."""
+        return self.room > 0 or any(self._used[1:]) or any(self._idle[1:]) or any(self._later[1:])
+
     def takes(self, job: PendingJob) -> bool:
-        """Put all of its pods on nodes in use, then idle ones, then those to come; nothing where not all fit."""
+        """Put all of its pods on nodes in use, then others; nothing where not all fit."""
         if self._fitting(job.gpus_per_node) < job.nodes:
             return False
-        self._fill(job.gpus_per_node, job.nodes)
+        self._fill(job)
         return True
 
     def buys(self, job: PendingJob) -> bool:
-        """Order the nodes that it lacks; nothing where the pool may not have as many."""
+        """Buy the nodes that it lacks; nothing where the pool may not have as many."""
         lacking = job.nodes - self._fitting(job.gpus_per_node)
         nodes = -(-lacking // (self.whole // job.gpus_per_node))
         if nodes > self.room:
             return False
         self.room -= nodes
         self.demand.new_nodes += nodes
-        self._later[self.whole] += nodes
-        self._fill(job.gpus_per_node, job.nodes)
+        self._bought[self.whole] += nodes
+        self._fill(job)
         return True
 
-    def _fitting(self, gpus: int) -> int:
-        used, idle, later = self._used, self._idle, self._later
-        return sum((used[free] + idle[free] + later[free]) * (free // gpus) for free in range(gpus, self.whole + 1))
+    def lacks(self, job: PendingJob) -> None:
+        """Count it among what finds no room on what there is and comes."""
+        self.demand.gpus += job.gpus
+        self.demand.jobs += 1
 
-    def _fill(self, gpus: int, pods: int) -> None:
+    def _fitting(self, gpus: int) -> int:
+        used, idle, later, bought = self._used, self._idle, self._later, self._bought
+        sizes = range(gpus, self.whole + 1)
+        return sum((used[free] + idle[free] + later[free] + bought[free]) * (free // gpus) for free in sizes)
+
+    def _fill(self, job: PendingJob) -> None:
         """The nodes with the least room first, so that whole ones stay whole."""
+        pods = job.nodes
         for bins in (self._used, self._idle, self._later):
-            rest_to = self._later if bins is self._later else self._used
-            for free in range(gpus, self.whole + 1):
-                each = free // gpus
-                while bins[free] and pods:
-                    if pods >= each:
-                        nodes, put = min(bins[free], pods // each), each
-                    else:
-                        nodes, put = 1, pods
-                    bins[free] -= nodes
-                    rest_to[free - put * gpus] += nodes
-                    pods -= nodes * put
-                    if bins is self._idle:
-                        self.demand.reserved += nodes
+            taken, pods = _put(bins, self._used if bins is self._idle else bins, job.gpus_per_node, pods)
+            if bins is self._idle:
+                self.demand.reserved += taken
+        if pods:
+            _put(self._bought, self._bought, job.gpus_per_node, pods)
+            self.lacks(job)
+
+
+def _put(bins: list[int], rest_to: list[int], gpus: int, pods: int) -> tuple[int, int]:
+    """Put pods on the nodes of ``bins``, which then stand by what they have left in ``rest_to``.
+
+    Returns:
+        How many nodes were taken, and how many pods found none.
+    """
+    taken = 0
+    for free in range(gpus, len(bins)):
+        while pods and bins[free]:
+            put = min(pods, free // gpus)
+            nodes = min(bins[free], pods // put)
+            bins[free] -= nodes
+            rest_to[free - put * gpus] += nodes
+            taken, pods = taken + nodes, pods - nodes * put
+    return taken, pods

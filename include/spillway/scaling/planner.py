@@ -41,7 +41,7 @@ def plan_scaling(
     now = snapshot.taken_at
     sizes = _known(snapshot, rules)
     orders: Orders = standing(snapshot.orders, now) if snapshot.orders else {}
-    purse = Purse(snapshot.money_left)
+    purse = Purse(snapshot.money_left, sizes)
     room = {size.key: _room(size, orders.get(size.key, ()), purse) for size in sizes}
     demand = demand_of(snapshot.queue, sizes, room, now)
     reaction = react(snapshot, sizes, demand, room, rules)
@@ -93,9 +93,8 @@ def _kept(snapshot: ScalingSnapshot) -> list[PoolTarget]:
 
 def _room(size: PoolSize, orders: Sequence[ManualOrder], purse: Purse) -> int:
     """How many more nodes the pool may have."""
-    caps = [size.most, *(order.nodes for order in orders if order.kind is OrderKind.SHRINK)]
-    affordable = purse.affords(size.use.pool)
-    room = min(caps) - size.nodes
+    most = min([size.most, *(order.nodes for order in orders if order.kind is OrderKind.SHRINK)])
+    affordable, room = purse.affords(size), most - size.nodes
     return max(0, room if affordable is None else min(room, affordable))
 
 
@@ -106,13 +105,13 @@ def _target(size: PoolSize, wishes: Wishes, orders: Sequence[ManualOrder], purse
         clamps.append(f"{wanted} nodes wanted, it may have {size.most}")
         wanted = size.most
     more = wanted - size.nodes
-    affordable = purse.affords(size.use.pool) if more > 0 else None
+    affordable = purse.affords(size) if more > 0 else None
     if affordable is not None and more > affordable:
         clamps.append(f"{more} more nodes wanted, the budget bears {affordable}")
         more = affordable
         wanted = size.nodes + more
     if more > 0:
-        purse.spend(size.use.pool, more)
+        purse.spend(size, more)
     nodes, victims = wanted, tuple[str, ...]()
     if more < 0:
         shrinks = [order for order in orders if order.kind is OrderKind.SHRINK]
@@ -124,7 +123,9 @@ def _target(size: PoolSize, wishes: Wishes, orders: Sequence[ManualOrder], purse
         if nodes > wanted:
             clamps.append(f"down to {wanted} wanted, the others of {nodes} have pods or are not idle for certain")
     failed = tuple(sorted(node.name for node in size.failed))
-    counted = size.use.wanted > size.nodes - size.on_order
+    counted = (
+        max(size.use.wanted, nodes) > size.nodes - size.on_order
+    )  # its provider takes a leaving node for one of them
     gone = tuple(sorted(node.name for node in size.leaving)) if counted else ()
     return PoolTarget(
         cluster=size.use.cluster,

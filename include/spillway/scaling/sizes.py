@@ -17,8 +17,9 @@ class PoolSize:
     """A pool by what its nodes do. Every node is in one of these, or was replaced before and is not counted.
 
     ``busy`` have pods, and stay whatever happens. ``idle`` have none and could take some. ``booting`` are to be usable
-    yet. ``failed`` had their time for that. ``leaving`` are cordoned and empty. ``on_order`` were asked for and are not
-    there yet. ``free`` is how many busy nodes have so many free GPUs, by their number.
+    yet. ``failed`` had their time for that; their places are filled anew. ``leaving`` are cordoned and empty.
+    ``on_order`` were asked for and are not there yet. ``coming`` are all that are not usable yet, ``nodes`` is how many
+    there are if nothing is done. ``free`` is how many busy nodes have so many free GPUs, by their number.
     """
 
     use: PoolUse
@@ -30,21 +31,13 @@ class PoolSize:
     failed: tuple[ScalableNode, ...]
     leaving: tuple[ScalableNode, ...]
     on_order: int
+    coming: int
+    nodes: int
     free: tuple[int, ...]
 
     @property
     def gpus_per_node(self) -> int:
         return self.use.pool.gpus_per_node
-
-    @property
-    def nodes(self) -> int:
-        """How many it comes to if nothing is done; the places of failed nodes are filled anew."""
-        return self.busy + len(self.idle) + self.coming
-
-    @property
-    def coming(self) -> int:
-        """How many will be usable that are not yet."""
-        return len(self.booting) + len(self.failed) + self.on_order
 
     @property
     def most(self) -> int:
@@ -92,7 +85,8 @@ def size_of(
             failed.append(node)
         else:
             booting.append(node)
-    there = busy + len(idle) + len(booting) + len(failed) + len(leaving)
+    usable, late = busy + len(idle), len(booting) + len(failed)
+    on_order = max(0, use.wanted - usable - late - len(leaving))
     return PoolSize(
         use=use,
         key=(use.cluster, use.pool.name),
@@ -102,7 +96,9 @@ def size_of(
         booting=tuple(booting),
         failed=tuple(failed),
         leaving=tuple(leaving),
-        on_order=max(0, use.wanted - there),
+        on_order=on_order,
+        coming=late + on_order,
+        nodes=usable + late + on_order,
         free=tuple(free),
     )
 

@@ -22,7 +22,7 @@ from spillway.testing.builders import NOW, cloud_pool
 
 POOL = ("cloud", "h100")
 MINUTE = timedelta(minutes=1)
-STEP = timedelta(seconds=30)
+SAMPLED = timedelta(seconds=30)
 
 
 def busy_node(name: str, **fields: Any) -> ScalableNode:
@@ -68,10 +68,14 @@ def pending_jobs(count: int, **fields: Any) -> tuple[PendingJob, ...]:
 
 
 def measured(
-    used_gpus: int | Callable[[timedelta], int], gpus: int = 100, *, ago: timedelta = timedelta(hours=1)
+    used_gpus: int | Callable[[timedelta], int],
+    gpus: int = 100,
+    *,
+    ago: timedelta = timedelta(hours=1),
+    step: timedelta = SAMPLED,
 ) -> tuple[UsePoint, ...]:
     """A point every 30 seconds since so long ago; ``used_gpus`` may be of how long ago the point is."""
-    ages = [ago - number * STEP for number in range(ago // STEP + 1)]
+    ages = [ago - number * step for number in range(ago // step + 1)]
     return tuple(
         UsePoint(
             at=NOW - age,
