@@ -1,4 +1,4 @@
-"""``python -m spillway``: preflight, explain, sync, images, checkpoints, cache, runs, transfers, ledger.
+"""``python -m spillway``: preflight, explain, sync, images, checkpoints, cache, runs, scale, transfers, ledger.
 
 Exit code 0 when it is done, 1 with one message where it is not, 2 for words that make no sense, 130 after Ctrl-C, 143
 after SIGTERM.
@@ -31,6 +31,7 @@ COMMANDS = {
     "checkpoints": "the committed steps of a run: ls, verify, replicate, restore, prune",
     "cache": "what other sites keep, encrypted, of core data: ls, purge",
     "runs": "list, show, start, cancel, migrate, sweep",
+    "scale": "node pools that come and go: plan, apply, add, shrink, withdraw, orders, changes",
     "transfers": "what was moved between sites or refused, newest last",
     "costs": "what a month cost, budgets, and how to spend less: report, budgets, correct",
     "ledger": "the database of runs, decisions and costs: upgrade",

@@ -42,11 +42,11 @@ def observe(
         datasets: those that are declared, by name. At home they need no verified copy; copies tell their size.
     """
     over_at = time.monotonic() + deadline.total_seconds()
-    describing = _Asked(
+    describing = Asked(
         "cluster",
         {name: client.describe for name, client in clients.items() if not isinstance(client, SpillwayError)},
     )
-    listing = _Asked("datasets of", {name: partial(verified_copies, store) for name, store in (stores or {}).items()})
+    listing = Asked("datasets of", {name: partial(verified_copies, store) for name, store in (stores or {}).items()})
     seen, copies = describing.answers(over_at), listing.answers(over_at)
     late = f"no complete answer within {deadline.total_seconds():.0f} s"
     problems = {name: str(client) for name, client in clients.items() if isinstance(client, SpillwayError)}
@@ -92,7 +92,7 @@ def _counted(
     )
 
 
-class _Asked(Generic[T]):
+class Asked(Generic[T]):
     """Questions, asked at the same time, and what has come back: an answer or a problem by name; nothing yet if late.
 
     A thread that is late is left behind: it ends when its client's own time-outs do.

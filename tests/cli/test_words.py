@@ -13,7 +13,19 @@ import pytest
 from spillway.__main__ import main
 
 INCLUDE = Path(__file__).resolve().parents[2] / "include"
-COMMANDS = ("preflight", "explain", "sync", "images", "checkpoints", "cache", "costs", "runs", "transfers", "ledger")
+COMMANDS = (
+    "preflight",
+    "explain",
+    "sync",
+    "images",
+    "checkpoints",
+    "cache",
+    "costs",
+    "runs",
+    "scale",
+    "transfers",
+    "ledger",
+)
 
 
 @pytest.fixture
@@ -76,6 +88,13 @@ ANSWERED_AS_JSON = [
     "runs list",
     "runs show r",
     "runs migrate r cloud",
+    "scale plan",
+    "scale apply",
+    "scale add cloud/gpu 1",
+    "scale shrink cloud/gpu 1",
+    "scale withdraw o",
+    "scale orders",
+    "scale changes",
     "transfers",
 ]
 

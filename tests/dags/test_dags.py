@@ -33,6 +33,8 @@ SCHEDULES = {
     "migrate_job": None,
     "cost_report": "40 5 * * *",
     "watch_budgets": "*/10 * * * *",
+    "scale_node_pools": "* * * * *",
+    "scale_manually": None,
 }
 STAGING = sorted(f"{link}sync_{what}" for link in ("", "link_cloud.", "link_paris.") for what in ("dataset", "image"))
 PIPELINE = {

@@ -21,6 +21,8 @@ from spillway.model import (
     Tier,
     TierRule,
 )
+from spillway.scaling.presets import DEFAULT
+from spillway.scaling.rules import ScalingRules
 from spillway.windows import Iteration
 
 if TYPE_CHECKING:
@@ -47,6 +49,7 @@ class Configuration:
     retention: Retention | None = None
     notices: tuple[NoticeTarget, ...] = ()
     iteration: Iteration = field(default_factory=Iteration)
+    scaling: ScalingRules = DEFAULT
 
     @property
     def image_home(self) -> str:

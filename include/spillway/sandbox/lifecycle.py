@@ -47,7 +47,7 @@ STOP_SECONDS = 60.0
 FREE_BYTES_NEEDED = 1 << 30
 _supervisors: dict[Path, subprocess.Popen[bytes]] = {}
 """By state directory, what this process started: they may outlive it, and those that end before it are waited for."""
-DAGS = ("train", "sync_images", "sync_datasets", "upload_checkpoints", "sweep_orphans", "migrate_job")
+DAGS = ("train", "sync_images", "sync_datasets", "upload_checkpoints", "sweep_orphans", "migrate_job", "scale_manually")
 
 
 class SupervisorRefused(SandboxError):

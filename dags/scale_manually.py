@@ -1,0 +1,79 @@
+"""### Order nodes, or shrink a pool by force
+
+Shows the plan, waits for somebody to approve it, then acts; whoever refuses, or says nothing for an hour, changes
+nothing. `scale_node_pools` carries the order out: this DAG only orders, lets the runs leave and compares in the end.
+
+* **Pool** is `CLUSTER/POOL`, one that declares `scaled_by`.
+* **Action** `add` brings that many nodes more, ready within ten minutes: the log of `effect` shows the time that is
+  left, and who is to know is told when it is over. `shrink` brings the pool down to that many: the plan says who stays,
+  who moves and who pauses, what work is lost and what an hour saves.
+* **Hours** is how long the order holds. `python -m spillway scale withdraw ORDER` ends it earlier.
+* **Dry run** shows the plan and orders nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+from datetime import UTC, datetime, timedelta
+
+from airflow.providers.standard.operators.hitl import ApprovalOperator
+from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
+from airflow.sdk import Param, PokeReturnValue, dag, get_current_context, task
+
+from spillway_airflow import scaling
+
+log = logging.getLogger(__name__)
+PLAN = "{{ ti.xcom_pull(task_ids='plan')['text'] }}"
+
+
+@dag(
+    schedule=None,
+    start_date=datetime(2026, 1, 1, tzinfo=UTC),
+    catchup=False,
+    max_active_runs=16,
+    doc_md=__doc__,
+    tags=["spillway", "scaling", "operation"],
+    default_args={"owner": "ml-platform", "retries": 3, "retry_delay": timedelta(seconds=30)},
+    params={
+        "pool": Param(type="string", title="Pool", description="CLUSTER/POOL, one with scaled_by.", minLength=1),
+        "action": Param("add", type="string", title="Action", enum=["add", "shrink"]),
+        "nodes": Param(1, type="integer", title="Nodes", description="So many more, or down to so many.", minimum=0),
+        "hours": Param(4, type="integer", title="Hours", description="How long the order holds.", minimum=1),
+        "dry_run": Param(False, type="boolean", title="Dry run", description="Show the plan only."),
+    },
+)
+def scale_manually() -> None:
+    @task
+    def plan() -> dict[str, object]:
+        return scaling.run_plan(get_current_context()["params"], say=log.info)
+
+    @task
+    def order(planned: dict[str, object]) -> list[dict[str, object]]:
+        return scaling.run_order(get_current_context()["params"], planned, say=log.info)
+
+    @task.sensor(mode="reschedule", poke_interval=10, timeout=timedelta(hours=1).total_seconds())
+    def taken_up() -> PokeReturnValue:
+        return scaling.look_whether_taken_up(say=log.info)
+
+    @task(map_index_template="{{ departure['run'] }}")
+    def leave(departure: dict[str, object]) -> str:
+        return scaling.run_departure(departure, say=log.info)
+
+    @task.sensor(mode="reschedule", poke_interval=10, trigger_rule="none_failed_min_one_success")
+    def effect(departures: list[dict[str, object]]) -> PokeReturnValue:
+        return scaling.look_at_effect(departures, say=log.info)
+
+    planned = plan()
+    subject = "{{ params.action }} {{ params.nodes }} at {{ params.pool }}?"
+    approve = ApprovalOperator(
+        task_id="approve", subject=subject, body=PLAN, defaults="Reject", response_timeout=timedelta(hours=1)
+    )
+    departures = order(planned)
+    scale_now = TriggerDagRunOperator(task_id="scale_now", trigger_dag_id="scale_node_pools")
+    seen = taken_up()
+    left = leave.expand(departure=departures)
+    planned >> approve >> departures >> scale_now >> seen >> left
+    [seen, left] >> effect(departures)
+
+
+scale_manually()

@@ -1,0 +1,150 @@
+"""Bring node pools to what the scaler wants: observe, decide, ask the providers, and keep a line of every change.
+
+One at a time: whoever scales has its turn, and another one is told so and changes nothing. What is wanted goes on
+record before a provider is asked, and asking is repeatable, so whoever dies in the middle is followed by the next one.
+A pool that cannot be read, or whose provider refuses, keeps what it has and stops no other.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+
+from spillway.clouds.base import NodePoolScaler
+from spillway.errors import SpillwayError
+from spillway.model import OrderKind, PoolTarget, PoolUse, ScalingChange, ScalingSnapshot
+from spillway.runs.scaling_effects import note_effects, tell_failed, tell_refused
+from spillway.runs.scaling_facts import Key, closed_nodes, scalers, scaling_snapshot
+from spillway.runs.scaling_forecasts import forecasts
+from spillway.runs.services import Say, Services
+from spillway.scaling.planner import plan_scaling
+
+TURN = timedelta(minutes=2)
+"""How long nobody else scales after each step; longer than any provider takes to answer."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scaled:
+    """What one look came to: ``plan`` has a target for every pool that is known, ``changes`` those that differ.
+
+    ``closed`` are the nodes of each pool that its last change has closed to pods, so that they become empty.
+    ``problems`` are what could not be read or was not carried out; the next look tries it again.
+    """
+
+    seen: ScalingSnapshot
+    plan: tuple[PoolTarget, ...]
+    closed: Mapping[Key, frozenset[str]] = field(default_factory=dict)
+    changes: tuple[ScalingChange, ...] = ()
+    problems: tuple[str, ...] = ()
+
+    def is_known(self, target: PoolTarget) -> bool:
+        """Whether the pool could be read."""
+        return (target.cluster, target.pool) not in self.seen.unknown
+
+    def use(self, target: PoolTarget) -> PoolUse:
+        """The pool as it was seen."""
+        place = (target.cluster, target.pool)
+        return next(use for use in self.seen.pools if (use.cluster, use.pool.name) == place)
+
+    def differs(self, target: PoolTarget) -> bool:
+        """Whether the pool is known and is to become other than it is."""
+        if not self.is_known(target):
+            return False
+        use, drains = self.use(target), set(target.drains)
+        draining = {node.name for node in use.nodes if node.draining}
+        to_open = draining & self.closed.get((target.cluster, target.pool), frozenset()) - drains
+        return target.nodes != use.wanted or bool(target.remove or drains - draining or to_open)
+
+    def told(self, target: PoolTarget) -> str:
+        """The target of one pool and every reason for it, for a person."""
+        use, place = self.use(target), f"{target.cluster}/{target.pool}"
+        head = f"{use.wanted} -> {target.nodes} nodes" if self.differs(target) else f"{use.wanted} nodes, as wanted"
+        lines = [f"{place}: {head}"]
+        lines += [f"  {wish.source} wants {wish.nodes}: {wish.reason}" for wish in target.contributions]
+        lines += [f"  held back: {clamp}" for clamp in target.clamps]
+        lines += [f"  {name} is replaced, it failed" for name in target.replaces]
+        lines += [f"  {name} leaves" for name in target.remove if name not in target.replaces]
+        lines += [f"  {name} takes no more pods and leaves when it is empty" for name in target.drains]
+        return "\n".join(lines)
+
+
+def look(services: Services, asked: Mapping[str, NodePoolScaler | SpillwayError] | None = None) -> Scaled:
+    """What would be done now; nothing is changed.
+
+    Args:
+        asked: as ``scalers`` gives them.
+    """
+    seen = scaling_snapshot(services, scalers(services) if asked is None else asked)
+    foreseen = forecasts(services, seen.taken_at)
+    plan = plan_scaling(seen, foreseen, services.configuration.scaling)
+    return Scaled(
+        seen=seen,
+        plan=tuple(_draining(seen, target) for target in plan),
+        closed=closed_nodes(services, seen.taken_at),
+        problems=tuple(f"{cluster}/{pool}: {why}" for (cluster, pool), why in seen.unknown.items()),
+    )
+
+
+def scale(services: Services, say: Say) -> Scaled:
+    """Bring every pool that is known to what the scaler wants of it.
+
+    Raises:
+        ScalerBusy: another one scales just now.
+    """
+    actor = services.actor or "somebody"
+    holder = f"{actor} ({uuid.uuid4().hex[:8]})"
+    services.ledger.take_turn(holder, TURN)
+    try:
+        asked = scalers(services)
+        found = look(services, asked)
+        for problem in found.problems:
+            say(f"not scaled, for its state is not known: {problem}")
+        note_effects(services, found.seen, say)
+        changes, problems = [], list(found.problems)
+        for target in filter(found.differs, found.plan):
+            services.ledger.take_turn(holder, TURN)  # it may be another one's by now
+            change = _carry_out(services, found, asked[target.cluster], target, actor, say)
+            changes.append(change)
+            problems += [f"{target.cluster}/{target.pool}: {change.problem}"] if change.problem else []
+        return dataclasses.replace(found, changes=tuple(changes), problems=tuple(problems))
+    finally:
+        services.ledger.end_turn(holder)
+
+
+def _carry_out(
+    services: Services,
+    found: Scaled,
+    scaler: NodePoolScaler | SpillwayError,
+    target: PoolTarget,
+    actor: str,
+    say: Say,
+) -> ScalingChange:
+    """The change as it is on record once its provider has answered."""
+    assert not isinstance(scaler, SpillwayError), "a pool without a scaler is unknown, which nothing changes"
+    use, ledger = found.use(target), services.ledger
+    change = ledger.begin_change(target, before=use.wanted, actor=actor, now=services.clock())
+    try:
+        stayed = scaler.set_target(target.pool, target.nodes, remove=target.remove, drain=target.drains)
+    except SpillwayError as problem:
+        change = ledger.change_failed(change, str(problem))
+        say(f"{found.told(target)}\n  not done ({change.tries}. try): {problem}")
+        tell_refused(services, change, say)
+        return change
+    tell_failed(services, use, target, say)
+    change = ledger.change_is_asked(change, services.clock())
+    kept = "".join(f"\n  {name} stays for a pod that came meanwhile" for name in stayed if name not in target.drains)
+    say(found.told(target) + kept)
+    return change
+
+
+def _draining(seen: ScalingSnapshot, target: PoolTarget) -> PoolTarget:
+    """With the nodes that an approved shrink takes and that have pods: they are to take no more."""
+    place = (target.cluster, target.pool)
+    shrinks = [order for order in seen.orders if order.kind is OrderKind.SHRINK]
+    named = {name for order in shrinks if (order.cluster, order.pool) == place for name in order.remove}
+    nodes = [node for use in seen.pools if (use.cluster, use.pool.name) == place for node in use.nodes]
+    busy = (node.name for node in nodes if node.pods and node.name in named and node.name not in target.remove)
+    return dataclasses.replace(target, drains=tuple(busy))

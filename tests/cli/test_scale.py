@@ -1,0 +1,94 @@
+"""``scale``: plans with their reasons, orders, and every change, for people and for programs."""
+
+from __future__ import annotations
+
+import getpass
+import json
+import socket
+from datetime import timedelta
+
+import pytest
+
+from spillway.sandbox import drills
+from spillway.scaling.wishes import UNCHANGED
+from spillway.testing.command_line import Spillway
+from spillway.testing.sandbox_server import Installation
+
+ME = f"{getpass.getuser()}@{socket.gethostname()}"
+pytestmark = pytest.mark.usefixtures("slow_cloud")
+
+
+@pytest.fixture
+def slow_cloud(installation: Installation) -> None:
+    """Machines that are ordered do not come while a test looks."""
+    drills.misbehave(installation.sandbox, boot=timedelta(hours=1))
+
+
+def test_a_plan_shows_every_reason_and_changes_nothing(spillway: Spillway, installation: Installation) -> None:
+    answer = spillway("scale", "plan")
+    assert (answer.code, answer.out.splitlines()) == (
+        0,
+        ["cloud/gpu: 2 nodes, as wanted", f"  reactive wants 2: {UNCHANGED}"],
+    )
+    (target,) = json.loads(spillway("scale", "plan", "--json").out)["plan"]
+    assert (target["cluster"], target["nodes"], target["remove"]) == ("cloud", 2, [])
+    assert installation.services().ledger.scaling_changes() == ()
+
+
+def test_nodes_are_ordered_applied_and_found_again_among_orders_and_changes(
+    spillway: Spillway, installation: Installation
+) -> None:
+    assert spillway("scale", "add", "cloud/gpu", "1", "--dry-run").out.splitlines() == [
+        "cloud/gpu: 2 -> 3 nodes, ready within 10 minutes",
+        "costs an hour: 32.00",
+    ]
+    assert installation.services().ledger.scaling_orders() == ()
+    ordered = json.loads(spillway("scale", "add", "cloud/gpu", "1", "--hours", "2", "--json").out)
+    assert (ordered["kind"], ordered["nodes"], ordered["base_nodes"], ordered["ordered_by"]) == ("add", 1, 2, ME)
+    applied = spillway("scale", "apply")
+    assert applied.code == 0
+    assert "cloud/gpu: 2 -> 3 nodes" in applied.out
+    assert "  manual wants 3: 1 beside the 2 of then until" in applied.out
+    again = spillway("scale", "apply")
+    assert "2 of 3 nodes are ready" in again.out
+    assert "every pool is as wanted" in again.out
+    (header, order) = spillway("scale", "orders").out.splitlines()
+    assert header.split()[:4] == ["ORDER", "WHAT", "POOL", "BY"]
+    assert order.split()[:4] == [ordered["order"], "+1", "cloud/gpu", ME]
+    (_, change) = spillway("scale", "changes").out.splitlines()
+    assert [part.strip() for part in change.split("  ") if part.strip()][1:5] == ["cloud/gpu", "2 -> 3", ME, "done"]
+    withdrawn = spillway("scale", "withdraw", ordered["order"])
+    assert withdrawn.out.startswith(f"order {ordered['order']}: 1 nodes more at cloud/gpu, withdrawn")
+    assert "withdrawn" in spillway("scale", "orders").out
+
+
+def test_a_shrink_shows_its_plan_and_is_ordered_by_who_approves_it(
+    spillway: Spillway, installation: Installation
+) -> None:
+    (leaves,) = json.loads(spillway("scale", "shrink", "cloud/gpu", "1", "--json").out)["leaving"]
+    shown = spillway("scale", "shrink", "cloud/gpu", "1")
+    assert shown.out.splitlines() == [
+        f"cloud/gpu: 2 -> 1 nodes; {leaves} leave",
+        "lost work: 0 s",
+        "saved an hour: 32.00",
+    ]
+    assert installation.services().ledger.scaling_orders() == ()
+    assert spillway("scale", "shrink", "cloud/gpu", "1", "--approve").code == 0
+    (order,) = installation.services().ledger.scaling_orders()
+    assert (order.kind, order.nodes, order.remove, order.ordered_by) == ("shrink", 1, (leaves,), ME)
+
+
+def test_what_cannot_be_done_is_told_in_one_line(spillway: Spillway, installation: Installation) -> None:
+    answers = [
+        spillway("scale", "add", "cloud/gpus", "1"),
+        spillway("scale", "add", "cloud/gpu", "9"),
+        spillway("scale", "withdraw", "nothing"),
+    ]
+    assert [(answer.code, answer.err.count("\n")) for answer in answers] == [(1, 1)] * 3
+    assert "Did you mean 'cloud/gpu'?" in answers[0].err
+    assert "it has 2 and may have 4" in answers[1].err
+    assert "`scale orders` tells which there are" in answers[2].err
+    with installation.taken("cloud-machines"):
+        answer = spillway("scale", "plan")
+    assert answer.code == 1
+    assert answer.out.startswith("not known, so it keeps its size: cloud/gpu: ")

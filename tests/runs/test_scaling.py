@@ -1,0 +1,271 @@
+"""The scaler on the sandbox's cloud: nodes come for what waits and go when they idle, one writer, one line a change."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+import yaml
+from sqlalchemy import select
+
+from spillway.errors import PoolRefused, ScalerBusy, SpillwayError
+from spillway.ledger.schema import scaling_turn
+from spillway.model import NoticeTarget, PlacementDecision, PoolUse, ScalingAlert, ScalingChange
+from spillway.runs.scaling import TURN, Scaled, look, scale
+from spillway.runs.scaling_effects import usable_nodes
+from spillway.runs.scaling_orders import READY_WITHIN, order_more, pool_named
+from spillway.runs.scaling_outcome import order_outcome
+from spillway.runs.services import Services
+from spillway.sandbox import drills
+from spillway.testing.builders import job_spec
+from spillway.testing.ledger_values import SNAPSHOT
+from spillway.testing.polling import eventually
+from spillway.testing.sandbox_server import Installation
+
+PLACE = "cloud/gpu"
+FIRST = ("cloud-1", "cloud-2")
+"""The nodes that the cloud begins with, of 4 GPUs each."""
+OPS = NoticeTarget(name="ops", email="ops@example.com")
+SOON = timedelta(minutes=11)
+"""Later than an idle node stays, and than an order may take."""
+
+
+def later(services: Services, ahead: timedelta) -> Services:
+    """The services of a moment that is so far ahead."""
+    return replace(services, clock=lambda: datetime.now(UTC) + ahead)
+
+
+@pytest.fixture
+def cloud(installation: Installation) -> Services:
+    """Services that name who acts, and whom to tell; machines boot within a second."""
+    drills.misbehave(installation.sandbox, boot=timedelta(seconds=1))
+    services = installation.services()
+    return replace(services, configuration=replace(services.configuration, notices=(OPS,)), actor="a test")
+
+
+def wait_in_line(services: Services, *runs: str, gpus: int = 4) -> None:
+    """Runs that lack nothing but room in the cloud."""
+    job, now = job_spec(gpus_per_node=gpus, nodes=1), services.clock()
+
+    def full(whole: Any) -> PlacementDecision:
+        places = frozenset({("cloud", "gpu")})
+        return PlacementDecision(job=job.name, taken_at=now, chosen=None, possible=True, verdicts=(), queues_at=places)
+
+    for run in runs:
+        services.ledger.open_run(run, job, {"dag_id": "train", "run_id": run}, now)
+        lease, policy = timedelta(minutes=5), services.configuration.policy
+        services.ledger.reserve(run, job, now=now, lease=lease, snapshot=SNAPSHOT, policy=policy, decide=full)
+
+
+def now_scaled(services: Services, said: list[str] | None = None) -> Scaled:
+    return scale(services, (said if said is not None else []).append)
+
+
+def pool(services: Services) -> PoolUse:
+    return pool_named(services, PLACE)
+
+
+def names(services: Services) -> set[str]:
+    return {node.name for node in pool(services).nodes}
+
+
+def alerts(services: Services) -> list[str]:
+    found = (notice.about for notice in services.ledger.undelivered())
+    return [about.title for about in found if isinstance(about, ScalingAlert)]
+
+
+def told(change: ScalingChange) -> tuple[int, int, bool]:
+    return change.before, change.target.nodes, change.asked_at is not None
+
+
+def test_nodes_come_for_what_waits_and_the_oldest_idle_ones_go_when_nobody_needs_them(cloud: Services) -> None:
+    wait_in_line(cloud, "one", "two", "three")
+    assert [told(change) for change in now_scaled(cloud).changes] == [(2, 3, True)]
+    again = now_scaled(cloud)
+    assert (again.changes, again.problems) == ((), ())
+    eventually(lambda: usable_nodes(pool(cloud)), lambda nodes: nodes == 3)
+    now_scaled(cloud)
+    (grown,) = cloud.ledger.scaling_changes()
+    assert grown.reached_at is not None
+    (wish,) = grown.target.contributions
+    assert wish.reason == "1 more: for jobs that wait and find no room"
+
+    for run in ("one", "two", "three"):
+        cloud.ledger.cancel_run(run, "no longer needed", cloud.clock())
+    tomorrow = later(cloud, SOON)
+    (shrunk,) = now_scaled(tomorrow).changes
+    assert told(shrunk) == (3, 0, True)
+    eventually(lambda: names(cloud), lambda left: not left)
+    now_scaled(later(cloud, SOON))
+    assert [(told(c), c.actor, c.reached_at is not None) for c in cloud.ledger.scaling_changes()] == [
+        ((2, 3, True), "a test", True),
+        ((3, 0, True), "a test", True),
+    ]
+    assert set(FIRST) <= set(shrunk.target.remove)
+
+
+def test_a_look_says_every_reason_and_changes_nothing(cloud: Services) -> None:
+    wait_in_line(cloud, "one", "two", "three")
+    found = look(cloud)
+    (target,) = found.plan
+    assert found.told(target).splitlines() == [
+        "cloud/gpu: 2 -> 3 nodes",
+        "  reactive wants 3: 1 more: for jobs that wait and find no room",
+    ]
+    assert (pool(cloud).wanted, cloud.ledger.scaling_changes()) == (2, ())
+
+
+def test_while_one_scales_another_is_told_so_and_changes_nothing(cloud: Services) -> None:
+    wait_in_line(cloud, "one", "two", "three")
+    cloud.ledger.take_turn("the first", TURN)
+    with pytest.raises(ScalerBusy, match="the first scales the node pools since"):
+        now_scaled(cloud)
+    assert (pool(cloud).wanted, cloud.ledger.scaling_changes()) == (2, ())
+    cloud.ledger.end_turn("the first")
+    assert len(now_scaled(cloud).changes) == 1
+
+
+def test_one_who_lost_its_turn_in_the_middle_asks_no_provider(cloud: Services, monkeypatch: pytest.MonkeyPatch) -> None:
+    wait_in_line(cloud, "one", "two", "three")
+
+    def hang(*arguments: object) -> None:
+        cloud.ledger.end_turn(_holder(cloud))
+        cloud.ledger.take_turn("the next", TURN)
+
+    monkeypatch.setattr("spillway.runs.scaling.note_effects", hang)
+    with pytest.raises(ScalerBusy, match="the next"):
+        now_scaled(cloud)
+    assert (pool(cloud).wanted, cloud.ledger.scaling_changes()) == (2, ())
+
+
+def test_a_change_whose_process_died_before_it_was_done_is_taken_up_in_the_same_line(cloud: Services) -> None:
+    wait_in_line(cloud, "one", "two", "three")
+    (target,) = look(cloud).plan
+    cloud.ledger.begin_change(target, before=2, actor="one who died", now=cloud.clock())
+    now_scaled(cloud)
+    (line,) = cloud.ledger.scaling_changes()
+    assert (line.tries, line.actor, told(line)) == (2, "a test", (2, 3, True))
+
+
+def test_a_provider_that_refuses_changes_nothing_and_people_are_told_once(
+    cloud: Services, installation: Installation
+) -> None:
+    drills.misbehave(installation.sandbox, quota=2)
+    wait_in_line(cloud, "one", "two", "three")
+    said: list[str] = []
+    scaled = now_scaled(cloud, said)
+    now_scaled(cloud)
+    (line,) = cloud.ledger.scaling_changes()
+    refused = str(
+        PoolRefused(PLACE, "3 nodes", "3 machines of 'cloud' were asked for, the quota is 2", fix="raise the quota")
+    )
+    assert scaled.problems == (f"{PLACE}: {refused}",)
+    assert (line.problem, line.tries, told(line)) == (refused, 2, (2, 3, False))
+    assert alerts(cloud) == ["cloud/gpu was not brought from 2 to 3 nodes"]
+    assert "not done (1. try)" in said[-2]
+    drills.misbehave(installation.sandbox, quota=None)
+    now_scaled(cloud)
+    assert [(told(c), c.problem, c.tries) for c in cloud.ledger.scaling_changes()] == [((2, 3, True), None, 3)]
+
+
+def test_a_pool_that_cannot_be_read_keeps_its_size_and_is_scaled_when_it_answers_again(
+    cloud: Services, installation: Installation
+) -> None:
+    wait_in_line(cloud, "one", "two", "three")
+    with installation.taken("cloud-machines"):
+        said: list[str] = []
+        scaled = now_scaled(cloud, said)
+        assert (scaled.changes, cloud.ledger.scaling_changes()) == ((), ())
+        assert [line.startswith("not scaled, for its state is not known: cloud/gpu: ") for line in said] == [True]
+        assert ["the provider of machines" in problem for problem in scaled.problems] == [True]
+    assert [told(change) for change in now_scaled(cloud).changes] == [(2, 3, True)]
+
+
+def test_a_pool_that_cannot_be_opened_stops_no_other(cloud: Services, installation: Installation) -> None:
+    declared = yaml.safe_load((installation.config / "clusters.yaml").read_text())
+    (first,) = declared["clusters"][1]["pools"]
+    lost = first | {"name": "lost", "node_selector": {"no": "node"}}
+    lost["scaled_by"] = first["scaled_by"] | {"connection": "nowhere"}
+    declared["clusters"][1]["pools"].append(lost)
+    (installation.config / "clusters.yaml").write_text(yaml.safe_dump(declared))
+    services = replace(installation.services(), actor="a test")
+    wait_in_line(services, "one", "two", "three")
+    scaled = now_scaled(services)
+    assert [(c.pool, told(c)) for c in scaled.changes] == [("gpu", (2, 3, True))]
+    assert scaled.seen.unknown == {("cloud", "lost"): scaled.problems[0].removeprefix("cloud/lost: ")}
+    assert "Connection 'nowhere' is not in" in scaled.problems[0]
+
+
+def test_a_node_that_comes_without_gpus_is_replaced_once_and_told_once(
+    cloud: Services, installation: Installation
+) -> None:
+    drills.misbehave(installation.sandbox, without_gpus=True)
+    order_more(cloud, PLACE, 1, order="o", by="ann")
+    now_scaled(cloud)
+    (broken,) = names(cloud) - set(FIRST)
+    eventually(lambda: [n.ready_at for n in pool(cloud).nodes if n.name == broken], lambda at: at != [None])
+    drills.misbehave(installation.sandbox, without_gpus=False)
+    past = later(cloud, timedelta(minutes=3))
+    (change,) = now_scaled(past).changes
+    assert (change.target.replaces, told(change)) == ((broken,), (3, 3, True))
+    eventually(lambda: usable_nodes(pool(cloud)), lambda nodes: nodes == 3)
+    assert now_scaled(past).changes == ()
+    assert alerts(cloud) == [f"node {broken} of cloud/gpu failed and is replaced"]
+    assert broken not in names(cloud)
+
+
+def test_ordered_nodes_are_awaited_with_a_timer_and_people_are_told_once_when_they_are_late(
+    cloud: Services, installation: Installation
+) -> None:
+    drills.misbehave(installation.sandbox, boot=timedelta(hours=1))
+    order = order_more(cloud, PLACE, 1, order="o", by="ann")
+    assert order == order_more(cloud, PLACE, 1, order="o", by="ann")
+    assert (order.base_nodes, order.wanted, order.ready_by) == (2, 3, order.ordered_at + READY_WITHIN)
+    said: list[str] = []
+    now_scaled(cloud, said)
+    assert "2 of 3 nodes are ready" in said[0]
+    assert " left" in said[0]
+    late = later(cloud, SOON)
+    for _ in range(2):
+        now_scaled(late)
+    assert alerts(cloud)[0] == "nodes that were ordered of cloud/gpu are late: 2 of 3 are ready"
+    assert [title for title in alerts(cloud)[1:] if "failed" not in title] == []
+    outcome = order_outcome(late, "o", (), said.append)
+    assert (outcome.over, outcome.as_planned) == (False, False)
+    assert "late by 1:0" in outcome.lines[1]
+
+
+def test_an_order_that_is_ready_in_time_is_told_beside_its_plan(cloud: Services) -> None:
+    order = order_more(cloud, PLACE, 1, order="o", by="ann")
+    now_scaled(cloud)
+    eventually(lambda: usable_nodes(pool(cloud)), lambda nodes: nodes == 3)
+    outcome = order_outcome(cloud, "o", (), lambda line: None)
+    assert (outcome.over, outcome.as_planned) == (True, True)
+    ready_by = order.ready_by
+    assert ready_by is not None
+    assert outcome.lines[0] == f"planned: 3 nodes, ready by {ready_by:%H:%M:%S} UTC"
+    assert outcome.lines[1].startswith("cloud/gpu: 3 of 3 nodes are ready, all of them 0:")
+    assert alerts(cloud) == []
+
+
+@pytest.mark.parametrize(
+    ("place", "nodes", "message"),
+    [
+        ("cloud/gpus", 1, "unknown pool that can be scaled 'cloud/gpus'; known: cloud/gpu. Did you mean 'cloud/gpu'?"),
+        ("onprem/gpu", 1, "unknown pool that can be scaled 'onprem/gpu'; known: cloud/gpu"),
+        (PLACE, 3, "pool 'cloud/gpu' does not get 3 nodes more: it has 2 and may have 4; order fewer, or raise its"),
+    ],
+)
+def test_an_order_that_cannot_be_carried_out_is_refused(cloud: Services, place: str, nodes: int, message: str) -> None:
+    with pytest.raises(SpillwayError) as refused:
+        order_more(cloud, place, nodes, order="o", by="ann")
+    assert message in str(refused.value)
+    assert cloud.ledger.scaling_orders() == ()
+
+
+def _holder(services: Services) -> str:
+    with services.ledger.engine.connect() as connection:
+        found: str = connection.execute(select(scaling_turn.c.holder)).scalar_one()
+    return found
