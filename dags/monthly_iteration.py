@@ -4,7 +4,7 @@ The pipeline of `train` for the window that `iteration` in `policy.yaml` declare
 its last ISO week, by the clocks of a zone. The window is the run's data interval, and the program finds it in
 `SPILLWAY_WINDOW_START` and `SPILLWAY_WINDOW_END`.
 
-* **Scheduled**: a run starts with its window, one at a time.
+* **Scheduled**: a run starts with its window, once that of the window before has ended.
 * **Past months**: `airflow backfill create --dag-id monthly_iteration --from-date 2026-01-01 --to-date 2026-06-30` runs
   them in their order: the task `window` waits, without a slot, until the run before has ended, and its log names that.
 * A backfill's job has the lowest priority and orders no nodes, unless its file says `backfill_orders_nodes: true`.
@@ -12,7 +12,7 @@ its last ISO week, by the clocks of a zone. The window is the run's data interva
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 from airflow.sdk import Param, dag
 
@@ -27,8 +27,7 @@ WINDOW = "{{{{ ti.xcom_pull(task_ids='window')['{}'] }}}}"
     schedule=LastWeekOfMonth(),
     start_date=datetime(2026, 1, 1, tzinfo=UTC),
     catchup=False,
-    max_active_runs=1,
-    dagrun_timeout=timedelta(days=31),
+    max_active_runs=16,
     doc_md=__doc__,
     tags=["spillway", "training", "monthly"],
     default_args={"owner": "ml-platform"},

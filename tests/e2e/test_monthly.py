@@ -105,3 +105,17 @@ def test_neither_the_backfill_nor_a_run_by_hand_moves_the_next_window(
     interval = [moment(backfilled.by_hand.facts()[f"data_interval_{end}"]) for end in ("start", "end")]
     assert interval == [datetime(2025, 10, 25, tzinfo=UTC), datetime(2025, 11, 1, tzinfo=UTC)]
     assert next_window(airflow) == backfilled.next_before
+
+
+def test_months_that_have_run_are_run_again_only_where_that_is_asked_for(
+    airflow: AirflowSandbox, backfilled: Backfilled
+) -> None:
+    """Asked of Airflow without effect: all of the three succeeded."""
+
+    def would_run(behaviour: str) -> list[str]:
+        months = {"from_date": "2026-01-01T00:00:00Z", "to_date": "2026-03-31T00:00:00Z"}
+        asked = {"dag_id": DAG, **months, "reprocess_behavior": behaviour}
+        return [one["logical_date"] for one in airflow.api.call("POST", "/backfills/dry_run", asked)["backfills"]]
+
+    assert would_run("none") == would_run("failed") == []
+    assert would_run("completed") == [starts_at for starts_at, _ in WINDOWS.values()]

@@ -3,25 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import timedelta
 from typing import Any
 
 from airflow.sdk import BaseOperator, Context
+from airflow.utils.state import DagRunState
+from airflow.utils.types import DagRunType
 
-from spillway.backfills import BACKFILL
 from spillway.windows import begun_window
 from spillway_airflow.failures import typed_failures
 from spillway_airflow.parameters import refuse_unknown_parameters
 from spillway_airflow.timetables import declared_iteration
-from spillway_airflow.triggers.dag_run import DagRunTrigger
+from spillway_airflow.triggers.dag_run import UNFINISHED, DagRunTrigger
+
+MOMENT = timedelta(microseconds=1)
 
 
 class WindowSensor(BaseOperator):
-    """Deferred until no earlier run of the DAG is under way, where a backfill asked for this one; gives its window.
+    """Deferred until it is the turn of the run's window; gives the window. How a run before it has ended is no matter.
 
-    Airflow starts up to ten runs of a backfill at once, whatever the DAG's own limit is: so they come in the order of
-    their windows all the same. How an earlier run has ended is no matter here: a failed one is cleared, or repeated by
-    another backfill, without those after it. Nor does a run wait that Airflow has not begun: asked for backwards, ten
-    would wait for an eleventh for ever. Runs of the schedule wait for nobody here, and least for a backfill.
+    A run of a backfill waits until no earlier run of the DAG is under way: Airflow starts up to ten of a backfill at
+    once, whatever the DAG's own limit is. It does not wait for one of a backfill that Airflow has not begun: asked for
+    backwards, ten would wait for an eleventh for ever. A run of the schedule waits for that of the window before, and
+    for no backfill: the window of now comes first. A run by hand waits for nobody, and nobody but backfills for it.
     """
 
     template_fields: Sequence[str] = ("poll_seconds",)
@@ -35,11 +39,10 @@ class WindowSensor(BaseOperator):
         with typed_failures():
             refuse_unknown_parameters(context)
             run: Any = context["dag_run"]
-            earlier = _earlier(context["ti"]) if run.run_type == BACKFILL else None
+            earlier = _awaited(run, context["ti"])
             if earlier is not None:
-                told = "%s waits until %s has ended, which is %s: a backfill runs its months in their order"
-                self.log.info(told, run.run_id, earlier.run_id, earlier.state.value)
-                trigger = DagRunTrigger(dag_id=run.dag_id, run_id=earlier.run_id, poll_seconds=float(self.poll_seconds))
+                self.log.info("%s waits until %s has ended: windows have their turn in order", run.run_id, earlier)
+                trigger = DagRunTrigger(dag_id=run.dag_id, run_id=earlier, poll_seconds=float(self.poll_seconds))
                 self.defer(trigger=trigger, method_name="execute_again")
             starts_at, ends_at = run.data_interval_start, run.data_interval_end
             if starts_at is None:  # asked for over REST without a date
@@ -52,13 +55,16 @@ class WindowSensor(BaseOperator):
         return self.execute(context)
 
 
-def _earlier(ti: Any) -> Any:
-    """The last earlier run of the DAG that is under way, or will be without regard to this one; None where none is.
-
-    A run of the same backfill that Airflow has not begun is a later one in the order of whoever asked.
-    """
-    running = ti.get_previous_dagrun(state="running")
-    if running is not None:
-        return running
-    queued = ti.get_previous_dagrun(state="queued")
-    return None if queued is None or queued.run_type == BACKFILL else queued
+def _awaited(run: Any, ti: Any) -> str | None:
+    """The run that this one waits for, by its id; None where it is its turn."""
+    if run.run_type == DagRunType.BACKFILL_JOB:
+        queued = ti.get_previous_dagrun(state=DagRunState.QUEUED.value)  # asked first: one that begins now is running
+        running = ti.get_previous_dagrun(state=DagRunState.RUNNING.value)
+        if running is not None:
+            return str(running.run_id)
+        return None if queued is None or queued.run_type == DagRunType.BACKFILL_JOB else str(queued.run_id)
+    if run.run_type == DagRunType.SCHEDULED:
+        before = begun_window(run.data_interval_start - MOMENT, declared_iteration())
+        run_id = DagRunType.SCHEDULED.generate_run_id(suffix=before.starts_at.isoformat())
+        return run_id if ti.get_dr_count(dag_id=run.dag_id, run_ids=[run_id], states=UNFINISHED) else None
+    return None
