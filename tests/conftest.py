@@ -16,6 +16,7 @@ pytest_plugins = [
     "spillway.testing.kube_server",
     "spillway.testing.real_cluster",
     "spillway.testing.sandbox_server",
+    "spillway.testing.prometheus_server",
 ]
 
 # How long an example takes says something of the machine only, and what passes today passes tomorrow: the examples are

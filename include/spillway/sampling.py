@@ -1,4 +1,4 @@
-"""Samples of what was observed, and the averages of samples."""
+"""The averages of samples."""
 
 from __future__ import annotations
 
@@ -33,24 +33,37 @@ def average(samples: Sequence[Sample], at: datetime, step: timedelta) -> Sample:
         step=step,
         taken=taken,
         pools=tuple(_pool(pools[name]) for name in sorted(pools)),
-        queue=_queue(samples, taken),
+        queue=merged_demand(((demand, sample.taken) for sample in samples for demand in sample.queue), taken),
         unknown={name: cause for sample in samples for name, cause in sample.unknown.items()},
     )
 
 
-def _queue(samples: Iterable[Sample], taken: int) -> tuple[JobDemand, ...]:
-    """A job that does not wait in a sample waits there for nothing: the queue is known wherever there is a sample."""
+def merged_demand(demands: Iterable[tuple[JobDemand, int]], taken: int = 1) -> tuple[JobDemand, ...]:
+    """What all ask for, those alike as one; each counts as so many of ``taken`` samples.
+
+    A job that does not wait in a sample waits there for nothing: the queue is known wherever there is a sample.
+    """
     runs: dict[Any, float] = defaultdict(float)
     gpus: dict[Any, float] = defaultdict(float)
-    for sample in samples:
-        for demand in sample.queue:
-            key = demand.job, demand.department, demand.places
-            runs[key] += demand.runs * sample.taken
-            gpus[key] += demand.gpus * sample.taken
+    for demand, weight in demands:
+        key = demand.job, demand.department, demand.places
+        runs[key] += demand.runs * weight
+        gpus[key] += demand.gpus * weight
     return tuple(
         JobDemand(job=job, department=department, places=places, runs=runs[key] / taken, gpus=gpus[key] / taken)
         for key in sorted(runs, key=lambda key: (str(key[0]), str(key[1]), sorted(key[2])))
         for job, department, places in [key]
+    )
+
+
+def merged_use(uses: Iterable[tuple[JobUse, int]], taken: int = 1) -> tuple[JobUse, ...]:
+    """What all hold, those of one job as one; each counts as so many of ``taken`` samples."""
+    gpus: dict[tuple[str | None, str | None], float] = defaultdict(float)
+    for use, weight in uses:
+        gpus[use.job, use.department] += use.gpus * weight
+    return tuple(
+        JobUse(job=job, department=department, gpus=gpus[job, department] / taken)
+        for job, department in sorted(gpus, key=lambda key: (str(key[0]), str(key[1])))
     )
 
 
@@ -67,25 +80,18 @@ def _pool(samples: Sequence[PoolSample]) -> PoolSample:
         used_gpus=mean(lambda sample: sample.used_gpus),
         nodes=mean(lambda sample: sample.nodes),
         idle_nodes=mean(lambda sample: sample.idle_nodes),
-        jobs=_jobs(samples, taken),
-        device=_device([(sample.device, sample.measured) for sample in samples if sample.device is not None]),
+        jobs=merged_use(((use, sample.taken) for sample in samples for use in sample.jobs), taken),
+        device=device_use([(s.device, s.measured) for s in samples if s.device is not None], measured),
         measured=measured,
     )
 
 
-def _jobs(samples: Iterable[PoolSample], taken: int) -> tuple[JobUse, ...]:
-    gpus: dict[tuple[str | None, str | None], float] = defaultdict(float)
-    for sample in samples:
-        for use in sample.jobs:
-            gpus[use.job, use.department] += use.gpus * sample.taken
-    return tuple(
-        JobUse(job=job, department=department, gpus=gpus[job, department] / taken)
-        for job, department in sorted(gpus, key=lambda key: (str(key[0]), str(key[1])))
-    )
+def device_use(told: Sequence[tuple[DeviceUse, int]], moments: int = 1) -> DeviceUse | None:
+    """What all told together: each figure's mean of those that told it, by their GPUs; the hottest stays the hottest.
 
-
-def _device(told: Sequence[tuple[DeviceUse, int]]) -> DeviceUse | None:
-    """Each figure's mean of those that told it, by how many samples and GPUs that is; the hottest stays the hottest."""
+    Args:
+        told: with how many samples each is of; ``moments`` is in how many of them there was any.
+    """
     if not told:
         return None
     found: dict[str, float | None] = {}
@@ -94,9 +100,8 @@ def _device(told: Sequence[tuple[DeviceUse, int]]) -> DeviceUse | None:
         whole = sum(weight for _, weight in known)
         found[name] = sum(figure * weight for figure, weight in known) / whole if whole else None
     hottest = [use.temperature_celsius for use, _ in told if use.temperature_celsius is not None]
-    gpus = sum(use.gpus * weight for use, weight in told) / sum(weight for _, weight in told)
     found["temperature_celsius"] = max(hottest, default=None)
-    return DeviceUse(gpus=gpus, **found)
+    return DeviceUse(gpus=sum(use.gpus * weight for use, weight in told) / moments, **found)
 
 
 def covers(demand: JobDemand, clusters: Iterable[str]) -> bool:

@@ -80,10 +80,12 @@ def node_state(node: Json, pools: Sequence[NodePool], beside: Needs = NOTHING) -
         if taint.get("effect") in {"NoSchedule", "NoExecute"} and taint["key"] not in TOLERATED_TAINTS
     ]
     pool = max(matching, key=lambda pool: len(pool.node_selector)) if matching else None
+    condition = _condition(status, "Ready")
+    ready = condition.get("status") == "True"
     return NodeState(
         name=node["metadata"]["name"],
         pool=None if pool is None else pool.name,
-        ready=_condition(status, "Ready").get("status") == "True",
+        ready=ready,
         schedulable=not spec.get("unschedulable") and not blocking,
         allocatable_gpus=int(allocatable.get(pool.gpu_resource if pool else GPU_RESOURCE, 0)),
         driver=_labelled_version(labels, "driver"),
@@ -91,6 +93,8 @@ def node_state(node: Json, pools: Sequence[NodePool], beside: Needs = NOTHING) -
         cpu_millicores=_left(allocatable, "cpu", MILLICORES, beside.cpu_millicores),
         memory_mib=_left(allocatable, "memory", MEBIBYTES, beside.memory_mib),
         also_matches=tuple(other.name for other in matching if other is not pool),
+        created_at=moment(node["metadata"].get("creationTimestamp")),
+        ready_at=moment(condition.get("lastTransitionTime")) if ready else None,
     )
 
 
@@ -149,6 +153,8 @@ def pod_use(pod: Json, *, namespace: str, resources: Iterable[str] = (GPU_RESOUR
         cpu_millicores=needs.cpu_millicores,
         memory_mib=needs.memory_mib,
         gpu_resource=resource,
+        created_at=moment(metadata.get("creationTimestamp")),
+        started_at=_all_began_at(pod.get("status") or {}),
     )
 
 
@@ -238,6 +244,14 @@ def pod_state(pod: Json, node: NodeCondition | None, *, cluster: str) -> PodStat
 def moment(text: str | None) -> datetime | None:
     """An RFC 3339 time; what is finer than a microsecond is cut off."""
     return None if text is None else datetime.fromisoformat(text)
+
+
+def _all_began_at(status: Json) -> datetime | None:
+    """When the last of its containers began to run; None until all have."""
+    states = [container.get("state") or {} for container in status.get("containerStatuses") or ()]
+    began = [moment((state.get("running") or state.get("terminated") or {}).get("startedAt")) for state in states]
+    known = [at for at in began if at is not None]
+    return max(known) if known and len(known) == len(began) else None
 
 
 def _asked_to_go_at(metadata: Json) -> datetime | None:

@@ -36,11 +36,15 @@ from spillway.model import (
     Link,
     NodePool,
     OffPeak,
+    PrometheusRef,
     RegistryRef,
     ReservedContract,
     ScaledBy,
     StoreRef,
 )
+
+LabelName = Annotated[str, Field(strict=True, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
+"""As Prometheus has them."""
 
 PROVIDERS = ("eks", "kubernetes", "sandbox")
 
@@ -210,6 +214,12 @@ class RegistryEntry(Entry):
     prefix: AnyText = ""
 
 
+class PrometheusEntry(Entry):
+    connection: Text
+    node_label: LabelName = "Hostname"
+    labels: dict[LabelName, Text] = Field(default_factory=dict)
+
+
 def _provider(written: Any) -> str:
     if written not in PROVIDERS:
         raise notation.refused(str(UnknownName("provider", str(written), PROVIDERS)))
@@ -228,6 +238,7 @@ class ClusterEntry(Entry):
     registry: RegistryEntry
     residency: frozenset[TierWord]
     low_latency: Flag | None = None
+    prometheus: PrometheusEntry | None = None
     pools: Annotated[tuple[PoolEntry, ...], Field(min_length=1), Unique]
 
     def cluster(self) -> Cluster:
@@ -238,6 +249,7 @@ class ClusterEntry(Entry):
                 "object_store": StoreRef(**dict(self.object_store)),
                 "registry": RegistryRef(**dict(self.registry)),
                 "pools": tuple(entry.pool() for entry in self.pools),
+                "prometheus": self.prometheus and PrometheusRef(**dict(self.prometheus)),
             }
         )
 

@@ -16,6 +16,7 @@ from spillway.model import (
     PlacementPolicy,
     Retention,
     RunPolicy,
+    SampleRetention,
     SiteKind,
     StoreRef,
     Tier,
@@ -50,6 +51,7 @@ class Configuration:
     notices: tuple[NoticeTarget, ...] = ()
     iteration: Iteration = field(default_factory=Iteration)
     scaling: ScalingRules = DEFAULT
+    keep_samples: SampleRetention = field(default_factory=SampleRetention)
 
     @property
     def image_home(self) -> str:
@@ -95,6 +97,7 @@ def load(directory: Path) -> Configuration:
         retention=None if retention is None else retention.retention(),
         notices=() if money is None else tuple(target for entry in money.notices for target in entry.targets()),
         iteration=policy.iteration.iteration(),
+        keep_samples=policy.samples.retention(),
     )
 
 

@@ -28,6 +28,7 @@ from spillway.model import (
     QuotaShare,
     Retention,
     RunPolicy,
+    SampleRetention,
     SecondChoice,
     SiteKind,
     Tier,
@@ -229,8 +230,24 @@ class IterationEntry(Entry):
         return Iteration(**dict(self))
 
 
+class KeepEntry(Entry):
+    """Every key may be left out; ``SampleRetention`` has the defaults."""
+
+    samples: Lasting | None = None
+    five_minutes: Lasting | None = None
+    hours: Lasting | None = None
+
+
+class SamplesEntry(Entry):
+    keep: KeepEntry = KeepEntry()
+
+    def retention(self) -> SampleRetention:
+        return SampleRetention(**self.keep.model_dump(exclude_none=True))
+
+
 class PolicyFile(Entry):
     iteration: IterationEntry = IterationEntry()
     placement: PlacementEntry
     runs: RunsEntry = RunsEntry()
     checkpoints: CheckpointsEntry = CheckpointsEntry()
+    samples: SamplesEntry = SamplesEntry()

@@ -142,6 +142,12 @@ def _pending(
     )
 
 
+def fetch_waiting(connection: Connection, now: datetime) -> tuple[tuple[JobSpec, frozenset[tuple[str, str]]], ...]:
+    """The job of each run that waits for room, and the pools where it does."""
+    rows = connection.execute(_waiting(now))
+    return tuple((row.job, frozenset((cluster, pool) for cluster, pool in row.places)) for row in rows)
+
+
 def _queued(run: str, job: JobSpec, since: datetime, places: list[list[str]]) -> QueuedRun:
     return QueuedRun(
         run=run,

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import pairwise
 
 from sqlalchemy import delete, func, select
 
 from spillway.ledger.connection import Database
+from spillway.ledger.queueing import fetch_waiting
+from spillway.ledger.rows import OPEN, fetch_attempts, select_attempts
 from spillway.ledger.sample_rows import (
     SILENCE,
     average_step,
@@ -27,7 +29,9 @@ from spillway.ledger.sample_tables import pod_starts, pool_samples, sampled_node
 from spillway.model import (
     ROLL_UPS,
     SAMPLE_STEP,
+    Attempt,
     DemandSeries,
+    JobSpec,
     NodeSample,
     PodStart,
     PoolSample,
@@ -42,6 +46,14 @@ LEAST_COVERAGE = 0.5
 
 PRUNED_AT_ONCE = 1000
 HOUR = ROLL_UPS[-1]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """The open attempts, and the job of each run that waits for room with the (cluster, pool) pairs where it does."""
+
+    attempts: tuple[Attempt, ...]
+    waiting: tuple[tuple[JobSpec, frozenset[tuple[str, str]]], ...]
 
 
 class SampleStore:
@@ -82,6 +94,12 @@ class SampleStore:
                 write_nodes(connection, cluster, own, sample.at)
             write_starts(connection, starts)
         return known is None or bool(added)
+
+    def wanted(self, now: datetime) -> Wanted:
+        """Who holds GPUs and who waits for them at this moment."""
+        with self.database.reading() as connection:
+            held = fetch_attempts(connection, select_attempts().where(OPEN))
+            return Wanted(attempts=held, waiting=fetch_waiting(connection, now))
 
     def samples(self, since: datetime, until: datetime, step: timedelta = SAMPLE_STEP) -> tuple[Sample, ...]:
         """Those from ``since`` on and before ``until``, oldest first; ``step`` may be one of ``ROLL_UPS``."""

@@ -98,10 +98,23 @@ class RegistryRef:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PrometheusRef:
+    """Where the figures of a cluster's GPUs are: the name of a Connection, and how its series are told from others.
+
+    ``node_label`` is the label with the node's name as Kubernetes has it, ``labels`` are what all its series have.
+    """
+
+    connection: str
+    node_label: str = "Hostname"
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Cluster:
     """One Kubernetes cluster and the object store and registry beside it.
 
     ``low_latency``: whether latency-sensitive jobs may run here; None leaves that to its kind, see ``is_low_latency``.
+    ``prometheus`` knows what its GPUs do; None where nobody does.
     """
 
     name: str
@@ -116,6 +129,7 @@ class Cluster:
     registry: RegistryRef
     residency: frozenset[Tier]
     low_latency: bool | None = None
+    prometheus: PrometheusRef | None = None
 
     @property
     def is_low_latency(self) -> bool:

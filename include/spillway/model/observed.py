@@ -20,7 +20,7 @@ class PodUse:
     """What one pod takes, one with GPUs or of ours: ``gpus`` of ``gpu_resource``, which may be parts of GPUs.
 
     ``attempt`` is its attempt label, None for a foreign pod; ``node`` is None while pending. What a pod does not ask
-    for the scheduler takes for 0.
+    for the scheduler takes for 0. ``started_at`` is when the last of its containers began; None until all have.
     """
 
     name: str
@@ -31,6 +31,8 @@ class PodUse:
     cpu_millicores: int = 0
     memory_mib: int = 0
     gpu_resource: str = GPU_RESOURCE
+    created_at: datetime | None = field(default=None, compare=False)
+    started_at: datetime | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +43,7 @@ class NodeState:
     ``allocatable_gpus`` are of its pool's ``gpu_resource``: parts of GPUs where it gives them away so.
     ``driver`` is the version of its GPU driver, ``driver_cuda`` the newest CUDA that this supports; None where no label
     tells. ``cpu_millicores`` and ``memory_mib`` are what foreign pods without GPUs leave of it for the others; None
-    where the node does not say what it has.
+    where the node does not say what it has. ``ready_at`` is since when it is Ready; None while it is not.
     """
 
     name: str
@@ -54,6 +56,8 @@ class NodeState:
     cpu_millicores: int | None = None
     memory_mib: int | None = None
     also_matches: tuple[str, ...] = ()
+    created_at: datetime | None = field(default=None, compare=False)
+    ready_at: datetime | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -32,7 +32,7 @@ def registry_process(
     root = registry_programs(cache)
     state_dir.mkdir(parents=True, exist_ok=True)
     (state_dir / "images").mkdir(mode=0o700, exist_ok=True)
-    write_private(state_dir / "htpasswd", _password_line(root, username, password))
+    write_private(state_dir / "htpasswd", password_line(root, username, password))
     write_private(state_dir / "config.yml", yaml.safe_dump(_configuration(name, state_dir, port), sort_keys=False))
     return ProcessSpec(
         name=name,
@@ -69,7 +69,8 @@ def _upload_secret(path: Path) -> str:
     return path.read_text()
 
 
-def _password_line(root: Path, username: str, password: str) -> str:
+def password_line(root: Path, username: str, password: str) -> str:
+    """The line of a password file for that user, hashed with bcrypt by the program in ``root``."""
     done = subprocess.run(
         [str(root / "usr/bin/htpasswd"), "-niBC", HASH_COST, username],
         input=password,
