@@ -1,4 +1,4 @@
-"""``python -m spillway``: preflight, explain, sync, images, checkpoints, cache, runs, scale, transfers, ledger.
+"""``python -m spillway``: preflight, explain, sync, images, checkpoints, cache, runs, scale, history, ledger and so on.
 
 Exit code 0 when it is done, 1 with one message where it is not, 2 for words that make no sense, 130 after Ctrl-C, 143
 after SIGTERM.
@@ -33,6 +33,7 @@ COMMANDS = {
     "runs": "list, show, start, cancel, migrate, sweep",
     "scale": "node pools that come and go: plan, apply, add, shrink, withdraw, orders, changes",
     "transfers": "what was moved between sites or refused, newest last",
+    "history": "jobs as they were: export as a trace, import another scheduler's",
     "costs": "what a month cost, budgets, and how to spend less: report, budgets, correct",
     "ledger": "the database of runs, decisions and costs: upgrade",
 }

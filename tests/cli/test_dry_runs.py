@@ -33,6 +33,8 @@ def words_by_command(run: str, folder: Path) -> Mapping[str, tuple[str, ...]]:
         "cache purge": ("cloud",),
         "costs report": ("--into", str(folder / "reports")),
         "costs correct": (run, "--price", "1", "--reason", "the bill says so"),
+        "history export": (str(folder / "jobs.csv"),),
+        "history import": (str(folder.parent / "jobs.csv"), "--source", "slurm"),
         "ledger upgrade": (),
         "runs start": ("quick",),
         "runs cancel": (run,),
@@ -96,6 +98,7 @@ def test_no_dry_run_changes_the_ledger_a_cluster_a_store_a_registry_or_a_file(
 ) -> None:
     folder = tmp_path / "written"
     folder.mkdir()
+    (tmp_path / "jobs.csv").write_text("job,submitted_at,gpus,duration_seconds\na,0,1,60\n")
     run = run_with_steps(2, 4)
     before = everything(installation, services, stores, folder)
     assert all(before[what] for what in ("ledger", "clusters", "stores", "tags"))

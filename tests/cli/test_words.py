@@ -21,6 +21,7 @@ COMMANDS = (
     "checkpoints",
     "cache",
     "costs",
+    "history",
     "runs",
     "scale",
     "transfers",
@@ -58,6 +59,10 @@ def ledger_file(tmp_path: Path) -> Path:
         pytest.param(("cache", "purge", "s", "d", "--withdrawn"), "not allowed with argument", id="purge-two-things"),
         pytest.param(("runs", "list", "--jsn"), "runs list: error: unrecognized arguments: --jsn", id="unknown-option"),
         pytest.param(("transfers", "--outcome", "refusd"), "unchanged. Did you mean 'refused'?", id="near-outcome"),
+        pytest.param(("history", "import", "f"), "arguments are required: --source", id="history-of-nobody"),
+        pytest.param(("history", "import", "f", "--source", "a/b"), "without a slash, got 'a/b'", id="source-slash"),
+        pytest.param(("history", "import", "f", "--source", "a", "--zone", "CST9"), "got 'CST9'", id="no-such-zone"),
+        pytest.param(("history", "import", "f", "--source", "a", "--epoch", "soon"), "got 'soon'", id="no-such-day"),
         pytest.param(("runs", "show", "r", "s"), "usage: python -m spillway runs show [-h]", id="too-many-words"),
     ],
 )

@@ -316,6 +316,7 @@ ADDED = {
         "DROP TABLE notices_after",
         *(f"DROP TABLE scaling_{name}" for name in ("orders", "changes", "alerts", "turn")),
     ),
+    "0018": ("DROP TABLE imported_jobs",),
 }
 """How what each revision has added is taken away again."""
 

@@ -10,6 +10,7 @@ from spillway.ledger.budgeting import BudgetStore
 from spillway.ledger.connection import Database
 from spillway.ledger.displacing import DisplacingStore
 from spillway.ledger.evidence import EvidenceStore
+from spillway.ledger.history import HistoryStore
 from spillway.ledger.links import LinkStore
 from spillway.ledger.moves import MoveStore
 from spillway.ledger.notices import NoticeStore
@@ -36,6 +37,7 @@ class Ledger(
     ScalingStore,
     SnapshotStore,
     SampleStore,
+    HistoryStore,
 ):
     """One database with all of it; each method is one transaction.
 

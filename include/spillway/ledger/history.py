@@ -1,0 +1,172 @@
+"""The history of jobs: the installation's own runs, and those of other schedulers that somebody imported."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from itertools import groupby
+from typing import Any
+
+from sqlalchemy import Column, Connection, Float, Integer, RowMapping, Table, Text, bindparam, insert, select, update
+
+from spillway.ledger.columns import Moment, Word
+from spillway.ledger.connection import Database
+from spillway.ledger.schema import attempts, metadata, runs
+from spillway.model import AttemptState, JobRecord, JobSpec, Outcome, Priority
+
+imported_jobs = Table(
+    "imported_jobs",
+    metadata,
+    Column("source", Text, primary_key=True),
+    Column("job", Text, primary_key=True),
+    Column("submitted_at", Moment, nullable=False),
+    Column("gpus", Integer, nullable=False),
+    Column("nodes", Integer, nullable=False),
+    Column("started_at", Moment),
+    Column("ended_at", Moment),
+    Column("held_seconds", Float),
+    Column("priority", Word(Priority)),
+    Column("department", Text),
+    Column("gpu_type", Text),
+    Column("estimate_seconds", Float),
+)
+"""``source`` is what somebody calls the scheduler that ran them. They are no runs: nothing is ever done about them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportCounts:
+    """What an import does: jobs that are new, told otherwise than before, there already, and runs of our own."""
+
+    added: int = 0
+    changed: int = 0
+    same: int = 0
+    own: int = 0
+
+
+class HistoryStore:
+    """Jobs as they were; see ``store.Ledger``."""
+
+    def __init__(self, database: Database) -> None:
+        self.database = database
+
+    def own_jobs(self) -> tuple[JobRecord, ...]:
+        """Every run that asked for GPUs and had or still wants them, in the order of their submission."""
+        with self.database.reading() as connection:
+            return _own(connection)
+
+    def imported_jobs(self) -> Mapping[str, tuple[JobRecord, ...]]:
+        """What was imported, by its source, in the order of submission."""
+        with self.database.reading() as connection:
+            rows = connection.execute(select(imported_jobs).order_by("source", "submitted_at", "job")).mappings().all()
+        return {source: tuple(map(_record, found)) for source, found in groupby(rows, key=lambda row: row["source"])}
+
+    def job_history(self) -> tuple[JobRecord, ...]:
+        """Own and imported jobs in the order of submission; those of a source are named ``source/job``."""
+        imported = [
+            replace(record, job=f"{source}/{record.job}")
+            for source, records in self.imported_jobs().items()
+            for record in records
+        ]
+        return tuple(sorted((*self.own_jobs(), *imported), key=lambda record: (record.submitted_at, record.job)))
+
+    def import_jobs(self, source: str, records: Sequence[JobRecord], *, dry_run: bool = False) -> ImportCounts:
+        """Keep jobs of another scheduler, all or none of them; the same ones once more change nothing.
+
+        A job that the source told otherwise before, as while it ran, is from now on what is told now. One with the name
+        of a run of this installation is that run, and left out.
+        """
+        with self.database.reading() if dry_run else self.database.writing() as connection:
+            own = set(connection.execute(select(runs.c.run)).scalars())
+            known = {
+                row["job"]: _record(row)
+                for row in connection.execute(select(imported_jobs).where(imported_jobs.c.source == source)).mappings()
+            }
+            fresh = [record for record in records if record.job not in own]
+            added = [record for record in fresh if record.job not in known]
+            changed = [record for record in fresh if record.job in known and known[record.job] != record]
+            if not dry_run:
+                _write(connection, source, added, changed)
+        return ImportCounts(
+            added=len(added),
+            changed=len(changed),
+            same=len(fresh) - len(added) - len(changed),
+            own=len(records) - len(fresh),
+        )
+
+
+def _write(connection: Connection, source: str, added: Sequence[JobRecord], changed: Sequence[JobRecord]) -> None:
+    if added:
+        connection.execute(insert(imported_jobs), [{"source": source, **_row(record)} for record in added])
+    if changed:
+        same = (imported_jobs.c.source == bindparam("of_source")) & (imported_jobs.c.job == bindparam("of_job"))
+        rows = [{"of_source": source, "of_job": record.job, **_row(record)} for record in changed]
+        connection.execute(update(imported_jobs).where(same), rows)
+
+
+def _own(connection: Connection) -> tuple[JobRecord, ...]:
+    joined = runs.outerjoin(attempts, attempts.c.run == runs.c.run)
+    found = connection.execute(
+        select(
+            runs.c.run, runs.c.job, runs.c.created_at, runs.c.cancelled_at, attempts.c.number, attempts.c.state,
+            attempts.c.outcome, attempts.c.started_at, attempts.c.ended_at, attempts.c.settled_at,
+        )
+        .select_from(joined)
+        .order_by(runs.c.created_at, runs.c.run, attempts.c.number)
+    )  # fmt: skip
+    records = (_of_run(list(rows)) for _, rows in groupby(found.mappings(), key=lambda row: row["run"]))
+    return tuple(record for record in records if record is not None)
+
+
+def _of_run(rows: list[RowMapping]) -> JobRecord | None:
+    """A run by its attempts; None where it took no GPU, or ended without ever having any."""
+    first, last = rows[0], rows[-1]
+    job: JobSpec = first["job"]
+    trained = [row for row in rows if row["started_at"] is not None]
+    over = last["state"] is AttemptState.SETTLED and not Outcome(last["outcome"]).goes_on
+    over = over or (first["cancelled_at"] is not None and last["state"] in {None, AttemptState.SETTLED})
+    if not job.gpus or (over and not trained):
+        return None
+    ended = _ended(trained[-1]) if over else None
+    held = sum((_ended(row) - row["started_at"] for row in trained), timedelta()) if ended is not None else None
+    return JobRecord(
+        job=first["run"],
+        submitted_at=first["created_at"],
+        gpus=math.ceil(job.gpus),
+        started_at=trained[0]["started_at"] if trained else None,
+        ended_at=ended,
+        nodes=job.nodes,
+        priority=job.priority,
+        department=job.department,
+        gpu_type=job.gpu_model,
+        duration_estimate=job.expected_duration,
+        held_for=held if len(trained) > 1 else None,
+    )
+
+
+def _ended(row: RowMapping) -> datetime:
+    """When a settled attempt that trained held its GPUs no more."""
+    started: datetime = row["started_at"]
+    ended: datetime = row["ended_at"] or row["settled_at"]
+    return max(started, ended)
+
+
+def _row(record: JobRecord) -> dict[str, Any]:
+    names = ("job", "submitted_at", "gpus", "nodes", "started_at", "ended_at", "priority", "department", "gpu_type")
+    held, estimate = record.held_for, record.duration_estimate
+    return {name: getattr(record, name) for name in names} | {
+        "held_seconds": None if held is None else held.total_seconds(),
+        "estimate_seconds": None if estimate is None else estimate.total_seconds(),
+    }
+
+
+def _record(row: RowMapping) -> JobRecord:
+    fields = {name: value for name, value in row.items() if name not in {"source", "held_seconds", "estimate_seconds"}}
+    return JobRecord(
+        held_for=_seconds(row["held_seconds"]), duration_estimate=_seconds(row["estimate_seconds"]), **fields
+    )
+
+
+def _seconds(value: float | None) -> timedelta | None:
+    return None if value is None else timedelta(seconds=value)
