@@ -11,7 +11,6 @@ import pytest
 from spillway.model import Contribution, OrderKind, PoolTarget, PoolUse, Source
 from spillway.scaling.planner import plan_scaling
 from spillway.scaling.presets import DEFAULT
-from spillway.scaling.rules import PoolLimits, ScalingRules
 from spillway.scaling.wishes import UNCHANGED
 from spillway.testing.builders import NOW
 from spillway.testing.elastic import (
@@ -30,10 +29,6 @@ from spillway.testing.elastic import (
 
 RULES = replace(DEFAULT, forecast=None)
 HOUR = timedelta(hours=1)
-
-
-def limited(limits: PoolLimits) -> ScalingRules:
-    return replace(RULES, limits={POOL: limits})
 
 
 def test_a_pool_of_which_nobody_wants_anything_keeps_its_size_and_says_so() -> None:
@@ -90,12 +85,10 @@ def test_a_node_without_usable_gpus_past_its_boot_allowance_is_replaced_once() -
     assert (again.nodes, again.remove, again.replaces) == (2, (), ())
 
 
-def test_a_node_that_is_never_ready_fails_by_its_age_and_the_allowance_of_the_policy_comes_first() -> None:
-    use = pool_use(booting_node("slow", 6 * MINUTE))
-    [target] = plan_scaling(scaling_snapshot(use), {}, RULES)
-    assert target.replaces == ()
-    [target] = plan_scaling(scaling_snapshot(use), {}, limited(PoolLimits(boot_allowance=5 * MINUTE)))
-    assert target.replaces == ("slow",)
+@pytest.mark.parametrize(("age", "replaced"), [(5 * MINUTE, ()), (5 * MINUTE + timedelta(seconds=1), ("slow",))])
+def test_a_node_that_is_never_ready_fails_by_its_age(age: timedelta, replaced: tuple[str, ...]) -> None:
+    [target] = plan_scaling(scaling_snapshot(pool_use(booting_node("slow", age), boot_allowance=5 * MINUTE)), {}, RULES)
+    assert target.replaces == replaced
 
 
 def test_a_failed_node_with_a_pod_stays() -> None:
@@ -104,12 +97,13 @@ def test_a_failed_node_with_a_pod_stays() -> None:
     assert (target.nodes, target.remove, target.replaces) == (1, (), ())
 
 
-def test_a_cordoned_empty_node_that_its_provider_still_counts_is_removed() -> None:
+def test_a_cordoned_empty_node_leaves_where_its_provider_still_counts_it() -> None:
     use = pool_use(busy_node("a"), idle_node("b", draining=True))
-    [target] = plan_scaling(scaling_snapshot(use), {}, RULES)
-    assert (target.nodes, target.remove) == (1, ("b",))
-    [after] = plan_scaling(scaling_snapshot(replace(use, wanted=1)), {}, RULES)
-    assert (after.nodes, after.remove) == (1, ())
+    for queue, nodes in (((), 1), (pending_jobs(1), 2)):
+        [target] = plan_scaling(scaling_snapshot(use, queue=queue), {}, RULES)
+        assert (target.nodes, target.remove) == (nodes, ("b",))
+        [after] = plan_scaling(scaling_snapshot(replace(use, wanted=1), queue=queue), {}, RULES)
+        assert (after.nodes, after.remove) == (nodes, ())
 
 
 def test_a_pool_that_is_unknown_keeps_its_size_and_says_why() -> None:
@@ -120,15 +114,19 @@ def test_a_pool_that_is_unknown_keeps_its_size_and_says_why() -> None:
     )
 
 
-@pytest.mark.parametrize(("most", "nodes"), [(5, 5), (50, 6), (None, 6)])
-def test_a_pool_is_never_larger_than_declared_or_allowed(most: int | None, nodes: int) -> None:
-    seen = scaling_snapshot(pool_use(max_nodes=6), orders=(manual_order(nodes=9),))
-    [target] = plan_scaling(seen, {}, limited(PoolLimits(most=most)))
-    assert (target.nodes, target.clamps) == (nodes, (f"9 nodes wanted, it may have {nodes}",))
+def test_a_pool_is_never_larger_than_declared() -> None:
+    [target] = plan_scaling(scaling_snapshot(pool_use(max_nodes=6), orders=(manual_order(nodes=9),)), {}, RULES)
+    assert (target.nodes, target.clamps) == (6, ("9 nodes wanted, it may have 6",))
+
+
+def test_a_pool_that_is_larger_than_declared_shrinks_to_it_by_what_has_no_pod() -> None:
+    nodes = (busy_node("a"), booting_node("b"), idle_node("c"))
+    [target] = plan_scaling(scaling_snapshot(pool_use(*nodes, wanted=4, max_nodes=2)), {}, RULES)
+    assert (target.nodes, target.remove) == (2, ("b",))
 
 
 def test_a_pool_has_its_least_whether_anybody_waits_or_not() -> None:
-    [target] = plan_scaling(scaling_snapshot(pool_use(idle_node("a", HOUR))), {}, limited(PoolLimits(least=2)))
+    [target] = plan_scaling(scaling_snapshot(pool_use(idle_node("a", HOUR), min_nodes=2)), {}, RULES)
     assert (target.nodes, target.remove) == (2, ())
 
 
@@ -168,18 +166,21 @@ def test_people_get_their_nodes_until_their_order_ends() -> None:
     assert target.nodes == 1
 
 
-def test_a_forced_shrink_wins_over_people_jobs_and_the_least() -> None:
+def test_a_forced_shrink_wins_over_people_and_jobs_and_not_over_pods_and_the_least() -> None:
     nodes = (busy_node("b"), idle_node("i", MINUTE), booting_node("new"))
     shrink = manual_order(order="o2", kind=OrderKind.SHRINK, nodes=0)
     orders = (shrink, manual_order(nodes=7))
     seen = scaling_snapshot(pool_use(*nodes, wanted=5), orders=orders, queue=pending_jobs(3))
-    [target] = plan_scaling(seen, {}, limited(PoolLimits(least=2)))
+    [target] = plan_scaling(seen, {}, RULES)
     assert (target.nodes, target.remove) == (1, ("new", "i"))
     assert target.clamps == ("down to 0 wanted, the others of 1 have pods or are not idle for certain",)
+    least = replace(seen, pools=(pool_use(*nodes, wanted=5, min_nodes=2),))
+    [target] = plan_scaling(least, {}, RULES)
+    assert (target.nodes, target.remove, target.clamps) == (2, ("new",), ())
 
 
 def test_of_a_forced_shrink_with_names_only_these_leave() -> None:
-    nodes = (busy_node("a"), busy_node("b"), idle_node("c", HOUR), idle_node("d", MINUTE))
+    nodes = (busy_node("a"), busy_node("b"), idle_node("c", 2 * MINUTE), idle_node("d", MINUTE))
     shrink = manual_order(kind=OrderKind.SHRINK, nodes=2, remove=("a", "d"))
     [target] = plan_scaling(scaling_snapshot(pool_use(*nodes), orders=(shrink,)), {}, RULES)
     assert (target.nodes, target.remove) == (3, ("d",))

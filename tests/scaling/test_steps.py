@@ -136,7 +136,7 @@ def test_on_premises_that_nobody_measures_orders_nothing() -> None:
 
 @pytest.mark.parametrize(("least", "most"), [(0, 10), (6, 5)])
 def test_a_step_without_sense_is_refused(least: int, most: int) -> None:
-    with pytest.raises(ValueError, match=f"expected 1 <= least <= most nodes a step, got {least} and {most}"):
+    with pytest.raises(ValueError, match=f"expected 1 <= least <= most, got {least} and {most}"):
         StepRule(least=least, most=most)
 
 

@@ -10,7 +10,7 @@ import pytest
 from spillway.model import OffPeak, ScalableNode, ScalingSnapshot
 from spillway.scaling.planner import plan_scaling
 from spillway.scaling.presets import DEFAULT, S2
-from spillway.scaling.rules import ForecastRule, PoolLimits, ScalingRules, WindowRule
+from spillway.scaling.rules import ForecastRule, ScalingRules, WindowRule
 from spillway.scaling.timed import began_at, release_reason, window_at
 from spillway.testing.elastic import MINUTE, POOL, busy_node, idle_node, pending_jobs, pool_use, scaling_snapshot
 from spillway.windows import Iteration
@@ -54,8 +54,7 @@ def test_the_nodes_of_a_window_are_beside_those_of_before_whatever_runs_on_them(
 
 
 def test_where_nobody_knows_how_many_there_were_the_least_of_the_pool_counts() -> None:
-    rules = replace(RULES, limits={POOL: PoolLimits(least=1)})
-    assert planned(scaling_snapshot(pool_use()), BEGINS, rules)[0] == 11
+    assert planned(scaling_snapshot(pool_use(min_nodes=1)), BEGINS)[0] == 11
     assert planned(scaling_snapshot(pool_use()), BEGINS)[0] == 10
 
 

@@ -58,7 +58,7 @@ def test_the_formula_is_exact(utilisation: str, target: str, gpus: int, more: in
 
 
 def test_a_target_of_0_is_refused() -> None:
-    with pytest.raises(ValueError, match="expected a target utilisation above 0, got 0"):
+    with pytest.raises(ValueError, match="expected a target above 0, got 0"):
         UtilisationRule(target=Fraction(0))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Iterator
 from datetime import datetime
 
 from spillway.model import ScalableNode
@@ -19,32 +19,39 @@ def unneeded(size: PoolSize, demand: PoolDemand, moment: datetime | None = None)
     return max(0, old - max(0, demand.reserved - (len(size.idle) - old)))
 
 
-def leave(size: PoolSize, nodes: int) -> tuple[int, tuple[str, ...]]:
-    """Come down to so many nodes, as far as idle ones allow it: how many it then has, and which leave.
-
-    The places of failed nodes are the first that are not filled anew; what is booting or on order is left to come.
-    """
-    surplus = max(0, size.nodes - nodes - len(size.failed))
-    victims = size.idle_since(None)[:surplus] if surplus else ()
-    dropped = min(len(size.failed), max(0, size.nodes - nodes)) + len(victims)
-    return size.nodes - dropped, tuple(node.name for node in victims)
+def without(size: PoolSize, idle: int) -> int:
+    """How many nodes there are once so many idle ones have left: where any does, no failed one is missed either."""
+    return size.nodes - idle - (len(size.failed) if idle else 0)
 
 
-def leave_by_force(size: PoolSize, nodes: int, named: Collection[str] = ()) -> tuple[int, tuple[str, ...]]:
-    """Come down to so many nodes as far as those without a pod allow it, booting ones and orders too.
+def leave(size: PoolSize, *, wanted: int, bound: int, named: Collection[str] = ()) -> tuple[int, tuple[str, ...]]:
+    """Come down to ``wanted`` nodes by idle ones, and to ``bound`` by all without a pod: how many stay, and who leaves.
+
+    The places of failed nodes are the first that are not filled anew. What boots or is on order is left to come, but
+    for the bound.
 
     Args:
-        named: the only nodes that leave; all that have no pod where there are none.
+        named: what leaves for the bound; any node without a pod where none is named.
     """
-    surplus = max(0, size.nodes - nodes)
-    undone = min(surplus, len(size.failed) + size.on_order)
-    youngest_first = sorted(size.booting, key=lambda node: (node.created_at, node.name), reverse=True)
-    known = size.idle_since(None)
-    others = sorted((node for node in size.idle if node.idle_since is None), key=_since_created)
-    empty = [node for node in (*youngest_first, *known, *others) if not named or node.name in named]
-    victims = empty[: surplus - undone]
-    return size.nodes - undone - len(victims), tuple(node.name for node in victims)
+    surplus = max(0, size.nodes - wanted)
+    unfilled = min(surplus, len(size.failed))
+    idle = size.idle_since(None) if surplus > unfilled or size.nodes > bound else ()
+    victims = idle[: surplus - unfilled]
+    nodes = size.nodes - unfilled - len(victims)
+    if nodes > bound:
+        undone = min(nodes - bound, len(size.failed) - unfilled + size.on_order)
+        empty = [node for node in _empty(size, idle[len(victims) :]) if not named or node.name in named]
+        more = tuple(empty[: nodes - bound - undone])
+        nodes, victims = nodes - undone - len(more), (*victims, *more)
+    return nodes, tuple(node.name for node in victims)
 
 
-def _since_created(node: ScalableNode) -> tuple[datetime, str]:
+def _empty(size: PoolSize, idle: Iterable[ScalableNode]) -> Iterator[ScalableNode]:
+    """What has no pod: the youngest that boots, the oldest that is idle, and last those of which nobody knows more."""
+    yield from sorted(size.booting, key=_age, reverse=True)
+    yield from idle
+    yield from sorted((node for node in size.idle if node.idle_since is None), key=_age)
+
+
+def _age(node: ScalableNode) -> tuple[datetime, str]:
     return node.created_at, node.name

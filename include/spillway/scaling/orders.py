@@ -9,10 +9,10 @@ from spillway.model import Contribution, ManualOrder, OrderKind, Source
 
 
 def standing(orders: Iterable[ManualOrder], now: datetime) -> dict[tuple[str, str], tuple[ManualOrder, ...]]:
-    """The orders that hold now, ``[ordered_at, until)``, by pool; in the order in which they were given."""
+    """The orders that hold now, by pool, in the order in which they were given."""
     found: dict[tuple[str, str], tuple[ManualOrder, ...]] = {}
     for order in sorted(orders, key=lambda one: (one.ordered_at, one.order)):
-        if order.ordered_at <= now < order.until:
+        if order.ordered_at <= now and order.holds_at(now):
             key = (order.cluster, order.pool)
             found[key] = (*found.get(key, ()), order)
     return found
@@ -26,11 +26,11 @@ def contribution(order: ManualOrder) -> Contribution:
         return Contribution(source=Source.FORCED_SHRINK, nodes=order.nodes, reason=reason)
     ready = "" if order.ready_by is None else f", ready by {order.ready_by.isoformat(timespec='seconds')}"
     reason = f"{order.nodes} beside the {order.base_nodes} of then until {until}, by {order.ordered_by}{ready}"
-    return Contribution(source=Source.MANUAL, nodes=order.base_nodes + order.nodes, reason=reason)
+    return Contribution(source=Source.MANUAL, nodes=order.wanted, reason=reason)
 
 
 def missing(order: ManualOrder, usable: int, now: datetime) -> int:
     """How many nodes of the order are late: it was to have them ready by now, and ``usable`` are all there are."""
     if order.kind is OrderKind.SHRINK or order.ready_by is None or now <= order.ready_by:
         return 0
-    return max(0, order.base_nodes + order.nodes - usable)
+    return max(0, order.wanted - usable)

@@ -4,9 +4,9 @@ Who wins, the later over the earlier:
 
 1. the reactive rule, and the forecast: the higher of both;
 2. release hours: idle nodes leave whatever the forecast says, those that a waiting job is about to take stay;
-3. the least that a pool is to have, the nodes of a window, a person's order of more: the highest of all;
+3. the nodes of a window, a person's order of more: the highest of all;
 4. a forced shrink;
-5. what the pool may have at most, and what the budget leaves;
+5. what the pool has at least and at most by its declaration, and what the budget bears;
 6. pods: a node with one stays.
 """
 
@@ -17,12 +17,12 @@ from collections.abc import Mapping, Sequence
 from spillway.model import Forecast, ManualOrder, OrderKind, PoolTarget, ScalingSnapshot
 from spillway.scaling.ahead import foreseen
 from spillway.scaling.demand import demand_of
-from spillway.scaling.leaving import leave, leave_by_force
+from spillway.scaling.leaving import leave
 from spillway.scaling.money import Purse, node_hour
 from spillway.scaling.orders import standing
 from spillway.scaling.reactive import react
 from spillway.scaling.rules import ScalingRules
-from spillway.scaling.sizes import NO_LIMITS, PoolSize, size_of
+from spillway.scaling.sizes import PoolSize, size_of
 from spillway.scaling.wishes import Case, Spare, Wishes, wishes_of
 
 Orders = Mapping[tuple[str, str], Sequence[ManualOrder]]
@@ -39,7 +39,7 @@ def plan_scaling(
         forecasts: of GPUs wanted, of ``ahead.EVERYWHERE`` or of what one (cluster, pool) is asked for.
     """
     now = snapshot.taken_at
-    sizes = _known(snapshot, rules)
+    sizes = _known(snapshot)
     orders: Orders = standing(snapshot.orders, now) if snapshot.orders else {}
     purse = Purse(snapshot.money_left, sizes)
     room = {size.key: _room(size, orders.get(size.key, ()), purse) for size in sizes}
@@ -64,14 +64,13 @@ def plan_scaling(
     return tuple(targets) if len(targets) == 1 else tuple(sorted(targets, key=lambda one: (one.cluster, one.pool)))
 
 
-def _known(snapshot: ScalingSnapshot, rules: ScalingRules) -> list[PoolSize]:
+def _known(snapshot: ScalingSnapshot) -> list[PoolSize]:
     """The pools that are known, those first whose GPUs cost least; those without a price last."""
     sizes = []
     for use in snapshot.pools:
         key = (use.cluster, use.pool.name)
         if key not in snapshot.unknown:
-            limits = rules.limits.get(key, NO_LIMITS)
-            sizes.append(size_of(use, snapshot.taken_at, limits=limits, replaced=snapshot.replaced))
+            sizes.append(size_of(use, snapshot.taken_at, replaced=snapshot.replaced))
     return sizes if len(sizes) < 2 else sorted(sizes, key=_dearness)
 
 
@@ -93,39 +92,32 @@ def _kept(snapshot: ScalingSnapshot) -> list[PoolTarget]:
 
 def _room(size: PoolSize, orders: Sequence[ManualOrder], purse: Purse) -> int:
     """How many more nodes the pool may have."""
-    most = min([size.most, *(order.nodes for order in orders if order.kind is OrderKind.SHRINK)])
+    most = min([size.use.pool.max_nodes, *(order.nodes for order in orders if order.kind is OrderKind.SHRINK)])
     affordable, room = purse.affords(size), most - size.nodes
     return max(0, room if affordable is None else min(room, affordable))
 
 
 def _target(size: PoolSize, wishes: Wishes, orders: Sequence[ManualOrder], purse: Purse) -> PoolTarget:
     """What the wishes come to, within what the pool may have, what the budget bears, and what pods allow."""
-    wanted, clamps = wishes.nodes(size.limits.least), list[str]()
-    if wanted > size.most:
-        clamps.append(f"{wanted} nodes wanted, it may have {size.most}")
-        wanted = size.most
-    more = wanted - size.nodes
-    affordable = purse.affords(size) if more > 0 else None
-    if affordable is not None and more > affordable:
-        clamps.append(f"{more} more nodes wanted, the budget bears {affordable}")
-        more = affordable
-        wanted = size.nodes + more
-    if more > 0:
-        purse.spend(size, more)
-    nodes, victims = wanted, tuple[str, ...]()
-    if more < 0:
-        shrinks = [order for order in orders if order.kind is OrderKind.SHRINK]
-        if shrinks or size.nodes > size.most:
-            named = {name for order in shrinks for name in order.remove}
-            nodes, victims = leave_by_force(size, wanted, named)
-        else:
-            nodes, victims = leave(size, wanted)
-        if nodes > wanted:
-            clamps.append(f"down to {wanted} wanted, the others of {nodes} have pods or are not idle for certain")
+    least, most, wanted, clamps = size.least, size.use.pool.max_nodes, max(size.least, wishes.nodes), list[str]()
+    if wanted > most:
+        clamps.append(f"{wanted} nodes wanted, it may have {most}")
+    bound = most if wishes.bound is None else max(least, min(most, wishes.bound))
+    nodes, victims = min(wanted, bound), tuple[str, ...]()
+    if nodes > size.nodes:
+        affordable = purse.affords(size)
+        if affordable is not None and nodes - size.nodes > affordable:
+            clamps.append(f"{nodes - size.nodes} more nodes wanted, the budget bears {affordable}")
+            nodes = size.nodes + affordable
+        purse.spend(size, nodes - size.nodes)
+    elif nodes < size.nodes:
+        named = {name for order in orders for name in order.remove}
+        nodes, victims = leave(size, wanted=wanted, bound=bound, named=named)
+        if nodes > min(wanted, bound):
+            said = f"down to {min(wanted, bound)} wanted, the others of {nodes} have pods or are not idle for certain"
+            clamps.append(said)
     failed = tuple(sorted(node.name for node in size.failed))
-    counted = (
-        max(size.use.wanted, nodes) > size.nodes - size.on_order
-    )  # its provider takes a leaving node for one of them
+    counted = size.use.wanted > size.nodes - size.on_order  # else they are gone for good, or can come back
     gone = tuple(sorted(node.name for node in size.leaving)) if counted else ()
     return PoolTarget(
         cluster=size.use.cluster,

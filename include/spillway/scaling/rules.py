@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import timedelta
 from fractions import Fraction
 
@@ -18,7 +17,8 @@ class UtilisationRule:
     Each has to be so without a break for ``out_after`` and ``in_after``.
 
     Raises:
-        ValueError: ``target`` is not above 0; no number of GPUs makes work take none of them.
+        ValueError: ``target`` is not above 0, as no number of GPUs makes work take none of them; or it does not lie
+            between the other two, so that a change would bring about the next one.
     """
 
     out_above: Fraction = Fraction(80, 100)
@@ -29,7 +29,10 @@ class UtilisationRule:
 
     def __post_init__(self) -> None:
         if self.target <= 0:
-            raise ValueError(f"expected a target utilisation above 0, got {self.target}")
+            raise ValueError(f"expected a target above 0, got {self.target}")
+        if not self.in_below < self.target <= self.out_above:
+            bounds = ", ".join(f"{float(share):g}" for share in (self.in_below, self.target, self.out_above))
+            raise ValueError(f"expected in_below < target <= out_above, got {bounds}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +42,9 @@ class StepRule:
     Out: on-premises at ``out_from`` or above for ``out_after``, and ``queue`` jobs wait or what waits fills a smallest
     step. A step has as many nodes as the GPUs need that wait, at least ``least``, at most ``most``. In: on-premises at
     ``in_to`` or below for ``in_after``, the nodes that are idle for ``in_idle``.
+
+    Raises:
+        ValueError: a step has no sense, or ``in_to`` is not below ``out_from``.
     """
 
     out_from: Fraction = Fraction(85, 100)
@@ -52,7 +58,9 @@ class StepRule:
 
     def __post_init__(self) -> None:
         if not 1 <= self.least <= self.most:
-            raise ValueError(f"expected 1 <= least <= most nodes a step, got {self.least} and {self.most}")
+            raise ValueError(f"expected 1 <= least <= most, got {self.least} and {self.most}")
+        if not self.in_to < self.out_from:
+            raise ValueError(f"expected in_to < out_from, got {float(self.in_to):g} and {float(self.out_from):g}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,19 +93,6 @@ class WindowRule:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PoolLimits:
-    """What bounds one pool. ``most`` None: what is declared of it; ``boot_allowance`` None: what its provider says."""
-
-    least: int = 0
-    most: int | None = None
-    boot_allowance: timedelta | None = None
-
-    def __post_init__(self) -> None:
-        if self.least < 0 or (self.most is not None and self.most < self.least):
-            raise ValueError(f"expected 0 <= least <= most nodes, got {self.least} and {self.most}")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ScalingRules:
     """Declared policy of scaling; ``preset`` is the one that it began with.
 
@@ -105,7 +100,7 @@ class ScalingRules:
     None: only as that rule says. ``release_hours``: hours of every day in which idle nodes leave at once; their prices
     say nothing here. ``cool_down_out`` and ``cool_down_in``: how long after a pool grew it does not grow
     again, and after it grew or shrank it does not shrink; time rules and people do not wait. ``largest_gap``: measured
-    points that lie further apart leave a gap, in which no condition holds. ``limits`` are by (cluster, pool).
+    points that lie further apart leave a gap, in which no condition holds.
     """
 
     preset: str
@@ -117,4 +112,3 @@ class ScalingRules:
     cool_down_out: timedelta = timedelta()
     cool_down_in: timedelta = timedelta()
     largest_gap: timedelta = timedelta(seconds=90)
-    limits: Mapping[tuple[str, str], PoolLimits] = field(default_factory=dict)

@@ -7,9 +7,6 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from spillway.model import PoolUse, ScalableNode
-from spillway.scaling.rules import PoolLimits
-
-NO_LIMITS = PoolLimits()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,7 +21,6 @@ class PoolSize:
 
     use: PoolUse
     key: tuple[str, str]
-    limits: PoolLimits
     busy: int
     idle: tuple[ScalableNode, ...]
     booting: tuple[ScalableNode, ...]
@@ -40,10 +36,10 @@ class PoolSize:
         return self.use.pool.gpus_per_node
 
     @property
-    def most(self) -> int:
-        """How many nodes it may have."""
-        declared = self.use.pool.max_nodes
-        return declared if self.limits.most is None else min(declared, self.limits.most)
+    def least(self) -> int:
+        """How many nodes it always has."""
+        scaled_by = self.use.pool.scaled_by
+        return 0 if scaled_by is None else scaled_by.min_nodes
 
     def idle_since(self, moment: datetime | None) -> tuple[ScalableNode, ...]:
         """The nodes without pods since then or longer (None: at all), oldest first; none of which nobody knows it."""
@@ -53,16 +49,13 @@ class PoolSize:
         return tuple(sorted(found, key=_age)) if len(found) > 1 else tuple(found)
 
 
-def size_of(
-    use: PoolUse, now: datetime, *, limits: PoolLimits = NO_LIMITS, replaced: Set[str] = frozenset()
-) -> PoolSize:
+def size_of(use: PoolUse, now: datetime, *, replaced: Set[str] = frozenset()) -> PoolSize:
     """The pool by what its nodes do at ``now``.
 
     Args:
         replaced: failed nodes whose places were filled already: they are not counted, and do not fail again.
     """
     whole = use.pool.gpus_per_node
-    allowance = use.boot_allowance if limits.boot_allowance is None else limits.boot_allowance
     busy, free = 0, [0] * (whole + 1)
     idle, booting, failed, leaving = (
         list[ScalableNode](),
@@ -81,7 +74,7 @@ def size_of(
             leaving.append(node)
         elif node.gpus or (not whole and node.ready_at is not None):
             idle.append(node)
-        elif now - (node.ready_at or node.created_at) > allowance:
+        elif now - (node.ready_at or node.created_at) > use.boot_allowance:
             failed.append(node)
         else:
             booting.append(node)
@@ -90,7 +83,6 @@ def size_of(
     return PoolSize(
         use=use,
         key=(use.cluster, use.pool.name),
-        limits=limits,
         busy=busy,
         idle=tuple(idle),
         booting=tuple(booting),

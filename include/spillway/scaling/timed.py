@@ -36,7 +36,7 @@ def window_wish(
     window = window_at(rule, now)
     if window is None:
         return None
-    base = base_nodes.get(size.key, size.limits.least)
+    base = base_nodes.get(size.key, size.least)
     ends = window.ends_at.isoformat(timespec="seconds")
     reason = f"{rule.nodes} beside the {base} of before for the window {window.name}, until {ends}"
     return Contribution(source=Source.TIME_RULE, nodes=base + rule.nodes, reason=reason)

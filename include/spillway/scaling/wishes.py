@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from spillway.model import Contribution, ManualOrder, ScalingSnapshot, Source
 from spillway.scaling.demand import PoolDemand
-from spillway.scaling.leaving import unneeded
+from spillway.scaling.leaving import unneeded, without
 from spillway.scaling.orders import contribution
 from spillway.scaling.reactive import Reaction, told
 from spillway.scaling.rules import ScalingRules
@@ -33,17 +33,21 @@ class Wishes:
         people = sorted(self.orders, key=lambda order: order.source is Source.FORCED_SHRINK)
         return (*(wish for wish in some if wish is not None), *people)
 
-    def nodes(self, least: int) -> int:
-        """How many nodes they come to, by who wins; ``least`` is what the pool is always to have."""
-        base = self.release if self.release is not None else self.reactive
-        floors = [base.nodes, least]
+    @property
+    def nodes(self) -> int:
+        """How many nodes they come to, by who wins, but for a forced shrink."""
+        base = self.release or self.reactive
+        floors = [base.nodes]
         if self.release is None and self.ahead is not None:
             floors.append(self.ahead.nodes)
         if self.window is not None:
             floors.append(self.window.nodes)
-        floors += (order.nodes for order in self.orders if order.source is Source.MANUAL)
-        caps = [order.nodes for order in self.orders if order.source is Source.FORCED_SHRINK]
-        return min(max(floors), *caps) if caps else max(floors)
+        return max([*floors, *(order.nodes for order in self.orders if order.source is Source.MANUAL)])
+
+    @property
+    def bound(self) -> int | None:
+        """The most that a forced shrink leaves; None without one."""
+        return min((order.nodes for order in self.orders if order.source is Source.FORCED_SHRINK), default=None)
 
 
 @dataclass(slots=True)
@@ -98,7 +102,7 @@ def wishes_of(case: Case, spare: Spare, ahead: Contribution | None, orders: Sequ
     if rules.window is not None and (case.favoured if rules.window.place is None else rules.window.place == size.key):
         window = window_wish(rules.window, size, case.snapshot.base_nodes, now)
     if reactive.nodes <= size.nodes and size.idle and (reason := release_reason(rules, now)) is not None:
-        release = Contribution(source=Source.TIME_RULE, nodes=size.nodes - unneeded(size, case.demand), reason=reason)
+        release = Contribution(source=Source.TIME_RULE, nodes=without(size, unneeded(size, case.demand)), reason=reason)
     people = tuple(contribution(order) for order in orders)
     return Wishes(reactive=reactive, ahead=ahead, release=release, window=window, orders=people)
 
@@ -119,9 +123,9 @@ def _reactive(case: Case, spare: Spare) -> Contribution:
     if rules.idle_release is not None:
         by_age = unneeded(size, case.demand, now - rules.idle_release)
     if by_rule > by_age:
-        return _wish(size.nodes - by_rule, f"{by_rule} fewer: {reaction.release_reason}")
+        return _wish(without(size, by_rule), f"{by_rule} fewer: {reaction.release_reason}")
     if by_age and rules.idle_release is not None:
-        return _wish(size.nodes - by_age, f"{by_age} fewer: idle for {told(rules.idle_release)} or longer")
+        return _wish(without(size, by_age), f"{by_age} fewer: idle for {told(rules.idle_release)} or longer")
     return _wish(size.nodes, UNCHANGED)
 
 

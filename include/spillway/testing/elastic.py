@@ -15,6 +15,7 @@ from spillway.model import (
     PoolUse,
     Priority,
     ScalableNode,
+    ScaledBy,
     ScalingSnapshot,
     UsePoint,
 )
@@ -45,8 +46,12 @@ def booting_node(name: str, age: timedelta = MINUTE, **fields: Any) -> ScalableN
 
 
 def pool_use(*nodes: ScalableNode, **fields: Any) -> PoolUse:
-    """The pool ``h100`` of the cluster ``cloud``, up to 100 nodes; all that were asked for are there."""
-    pool = replace(cloud_pool(), name=POOL[1], max_nodes=fields.pop("max_nodes", 100))
+    """The pool ``h100`` of the cluster ``cloud``, 0 to 100 nodes; all that were asked for are there.
+
+    ``min_nodes`` and ``max_nodes`` are those of the pool.
+    """
+    scaled_by = ScaledBy(provider="sandbox", min_nodes=fields.pop("min_nodes", 0))
+    pool = replace(cloud_pool(), name=POOL[1], max_nodes=fields.pop("max_nodes", 100), scaled_by=scaled_by)
     return replace(PoolUse(cluster=POOL[0], pool=pool, wanted=len(nodes), nodes=nodes), **fields)
 
 
