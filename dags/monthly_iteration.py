@@ -43,13 +43,22 @@ WINDOW = "{{{{ ti.xcom_pull(task_ids='window')['{}'] }}}}"
         "dry_run": Param(
             False, type="boolean", title="Dry run", description="Show what would happen and change nothing."
         ),
+        "poll_seconds": Param(
+            10,
+            type="integer",
+            title="Poll interval",
+            description="Seconds between looks at the pod, and at the run that this one waits for.",
+            minimum=1,
+            maximum=60,
+        ),
     },
 )
 def monthly_iteration() -> None:
-    window = WindowSensor(task_id="window", **RETRYING)
+    window = WindowSensor(task_id="window", poll_seconds="{{ params.poll_seconds }}", **RETRYING)
     training = training_job(
         "{{ params.job }}",
         dry_run_only="{{ params.dry_run }}",
+        poll_seconds="{{ params.poll_seconds }}",
         environment={
             "SPILLWAY_WINDOW_START": WINDOW.format("starts_at"),
             "SPILLWAY_WINDOW_END": WINDOW.format("ends_at"),

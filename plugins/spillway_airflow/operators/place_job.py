@@ -74,7 +74,9 @@ class PlaceJobOperator(BaseOperator, SkipMixin):
                 self.log.info("%s", plan(services, placed_as(job, origin), dag=self.dag_id).text)
                 raise AirflowSkipException("dry run: nothing was reserved, moved or started")
             run = open_generation(services, job, origin, waited_for=waited_for)
-            job = services.ledger.job(run)
+            asked, job = job, services.ledger.job(run)
+            if job.priority is not asked.priority:
+                self.log.info("a backfill asks for it, so it is placed as %s, not as %s", job.priority, asked.priority)
             placed = place_run(services, run, job, self.log.info)
             if isinstance(placed, PlacementDecision):
                 self.log.info("nothing fits now, waiting\n%s", told(newest(services.ledger, run)))
