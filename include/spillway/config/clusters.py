@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from decimal import Decimal
 from typing import Annotated, Any
 
@@ -17,6 +16,7 @@ from spillway.config.schema import (
     Day,
     Entry,
     Flag,
+    HoursEntry,
     Label,
     Lasting,
     Prices,
@@ -35,7 +35,6 @@ from spillway.model import (
     GpuShare,
     Link,
     NodePool,
-    OffPeak,
     PrometheusRef,
     RegistryRef,
     ReservedContract,
@@ -60,14 +59,8 @@ _OF_CORES = ("prices_per_core_hour", "cpu_cores_per_node", "memory_gib_per_node"
 """What a pool with and one without GPUs has to say; without labels of its nodes CPU work might land on GPU nodes."""
 
 
-class OffPeakEntry(Entry):
-    hours: Annotated[tuple[timedelta, timedelta], BeforeValidator(notation.hours)]
-    time_zone: Annotated[str, BeforeValidator(notation.zone)]
+class OffPeakEntry(HoursEntry):
     prices_per_hour: Prices | None = None
-
-    def off_peak(self) -> OffPeak:
-        begins, ends = self.hours
-        return OffPeak(begins=begins, ends=ends, time_zone=self.time_zone, prices_per_hour=self.prices_per_hour or {})
 
 
 class ReservedEntry(Entry):
@@ -185,7 +178,7 @@ class PoolEntry(Entry):
 
     def pool(self) -> NodePool:
         share = self.gpu_share and GpuShare(**dict(self.gpu_share))
-        off_peak = self.off_peak and self.off_peak.off_peak()
+        off_peak = self.off_peak and self.off_peak.off_peak(self.off_peak.prices_per_hour)
         said = {name: value for name, value in dict(self).items() if value is not None}
         reserved = self.reserved and ReservedContract(**dict(self.reserved))
         scaled_by = self.scaled_by and self.scaled_by.scaled_by()

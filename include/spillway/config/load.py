@@ -68,7 +68,7 @@ def load(directory: Path) -> Configuration:
     from spillway.config.clusters import ClustersFile
     from spillway.config.datasets import DatasetsFile
     from spillway.config.document import read
-    from spillway.config.schema import PolicyFile
+    from spillway.config.policy import PolicyFile
 
     if not directory.is_dir():
         raise ConfigError(str(directory), "", "no such directory; SPILLWAY_CONFIG_DIR names the one with clusters.yaml")
@@ -87,6 +87,9 @@ def load(directory: Path) -> Configuration:
     retention = policy.checkpoints.retention
     placement = policy.placement.policy()
     _check_access(placement, by_name)
+    iteration = policy.iteration.iteration()
+    scaling = policy.scaling.rules(iteration)
+    _check_window(scaling, by_name)
     money = _budgets(directory / BUDGETS, placement.quotas)
     return Configuration(
         clusters=by_name,
@@ -96,7 +99,8 @@ def load(directory: Path) -> Configuration:
         repositories={mirrored.repository: mirrored for mirrored in repositories},
         retention=None if retention is None else retention.retention(),
         notices=() if money is None else tuple(target for entry in money.notices for target in entry.targets()),
-        iteration=policy.iteration.iteration(),
+        iteration=iteration,
+        scaling=scaling,
         keep_samples=policy.samples.retention(),
     )
 
@@ -108,7 +112,7 @@ def load_iteration(directory: Path) -> Iteration:
         ConfigError: the file is missing or wrong.
     """
     from spillway.config.document import read
-    from spillway.config.schema import PolicyFile
+    from spillway.config.policy import PolicyFile
 
     return read(directory / POLICY, PolicyFile).iteration.iteration()
 
@@ -121,6 +125,17 @@ def _check_access(policy: PlacementPolicy, clusters: Mapping[str, Cluster]) -> N
         for name in sorted(access.clusters or ()):
             if name not in clusters:
                 raise ConfigError(POLICY, f"{path}.clusters", str(UnknownName("cluster", name, clusters)))
+
+
+def _check_window(rules: ScalingRules, clusters: Mapping[str, Cluster]) -> None:
+    """The pool of the window's nodes is one that is scaled."""
+    if rules.window is None or rules.window.place is None:
+        return
+    scaled = [f"{c.name}/{pool.name}" for c in clusters.values() for pool in c.pools if pool.scaled_by is not None]
+    named = "/".join(rules.window.place)
+    if named not in scaled:
+        problem = f"{UnknownName('pool', named, scaled)} (those that declare scaled_by in {CLUSTERS})"
+        raise ConfigError(POLICY, "scaling.window.pool", problem)
 
 
 def _budgets(file: Path, departments: Collection[str]) -> BudgetsFile | None:

@@ -23,6 +23,7 @@ from spillway.model import (
     Billing,
     CloudAccess,
     MirroredRepository,
+    OffPeak,
     PlacementPolicy,
     Priority,
     QuotaShare,
@@ -124,6 +125,17 @@ class RepositoryEntry(Entry):
 
 class ImagesFile(Entry):
     images: Annotated[tuple[RepositoryEntry, ...], Unique]
+
+
+class HoursEntry(Entry):
+    """Hours of every day by the clocks of a zone."""
+
+    hours: Annotated[tuple[timedelta, timedelta], BeforeValidator(notation.hours)]
+    time_zone: Annotated[str, BeforeValidator(notation.zone)]
+
+    def off_peak(self, prices_per_hour: Mapping[Billing, Decimal] | None = None) -> OffPeak:
+        begins, ends = self.hours
+        return OffPeak(begins=begins, ends=ends, time_zone=self.time_zone, prices_per_hour=prices_per_hour or {})
 
 
 class QuotaEntry(Entry):
@@ -243,11 +255,3 @@ class SamplesEntry(Entry):
 
     def retention(self) -> SampleRetention:
         return SampleRetention(**self.keep.model_dump(exclude_none=True))
-
-
-class PolicyFile(Entry):
-    iteration: IterationEntry = IterationEntry()
-    placement: PlacementEntry
-    runs: RunsEntry = RunsEntry()
-    checkpoints: CheckpointsEntry = CheckpointsEntry()
-    samples: SamplesEntry = SamplesEntry()
