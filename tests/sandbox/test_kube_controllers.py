@@ -19,6 +19,7 @@ from spillway.sandbox.kube.resources import (
     NAMESPACES,
     NODES,
     PODS,
+    PRIORITY_CLASSES,
     Object,
     condition,
     name_of,
@@ -259,3 +260,45 @@ def test_events_are_forgotten_after_an_hour(plane: Plane) -> None:
     expire_events(plane.objects)
 
     assert [event["reason"] for event in plane.objects.store.list(EVENTS)] == ["New"]
+
+
+def test_pods_give_way_to_one_of_a_higher_priority_as_few_and_as_unimportant_as_it_takes(plane: Plane) -> None:
+    for name, value in (("least", -10), ("less", -5)):
+        plane.objects.create(PRIORITY_CLASSES, None, {"metadata": {"name": name}, "value": value})
+    plane.node(gpus=3)
+    for name, gpus, priority in (("a", 1, "less"), ("b", 1, "least"), ("c", 1, "least")):
+        plane.pod(name, gpus=gpus, nodeName="n1", priorityClassName=priority)
+    plane.pod("job", gpus=2)
+
+    schedule(plane.objects)
+
+    going = [name for name in "abc" if "deletionTimestamp" in plane.get(name)["metadata"]]
+    assert going == ["b", "c"]
+    assert (condition(plane.get("b"), "DisruptionTarget") or {})["reason"] == "PreemptionByScheduler"
+    assert plane.get("job")["status"]["nominatedNodeName"] == "n1"
+
+    schedule(plane.objects)
+    assert "deletionTimestamp" not in plane.get("a")["metadata"]
+
+    for name in going:
+        plane.end(name, "Failed")
+    schedule(plane.objects)
+    assert plane.get("job")["spec"]["nodeName"] == "n1"
+
+
+def test_a_pod_is_bound_before_those_of_a_lower_priority_and_displaces_no_equal_one(plane: Plane) -> None:
+    plane.objects.create(PRIORITY_CLASSES, None, {"metadata": {"name": "least"}, "value": -10})
+    plane.node(gpus=1)
+    plane.pod("placeholder", gpus=1, priorityClassName="least")
+    plane.pod("job", gpus=1)
+    plane.pod("later", gpus=1)
+
+    schedule(plane.objects)
+
+    assert [plane.get(name)["spec"].get("nodeName") for name in ("placeholder", "job", "later")] == [None, "n1", None]
+    assert "deletionTimestamp" not in plane.get("job")["metadata"]
+
+
+def test_a_priority_class_that_does_not_exist_is_refused(plane: Plane) -> None:
+    with pytest.raises(ApiError, match="no PriorityClass with name high was found"):
+        plane.pod("p", priorityClassName="high")

@@ -17,6 +17,7 @@ from spillway.sandbox.kube.resources import (
     NAMESPACES,
     NODES,
     PODS,
+    PRIORITY_CLASSES,
     Object,
     Resource,
     is_terminal,
@@ -60,6 +61,8 @@ class Objects:
         if self.store.find(resource, namespace, metadata["name"]):
             raise status.already_exists(resource, metadata["name"])
         admit(resource, obj, pod_eviction_after_seconds=self._pod_eviction_after_seconds)
+        if resource is PODS:
+            self._prioritise(obj)
         if resource.status and not (resource is NODES and obj.get("status")):
             obj["status"] = first_status(resource)
         metadata.update(uid=str(uuid.uuid4()), creationTimestamp=self.now())
@@ -174,6 +177,15 @@ class Objects:
         if self.store.get(NAMESPACES, None, namespace)["metadata"].get("deletionTimestamp"):
             message = f"unable to create new content in namespace {namespace} because it is being terminated"
             raise status.ApiError(403, "Forbidden", message)
+
+    def _prioritise(self, pod: Object) -> None:
+        name = pod["spec"].get("priorityClassName")
+        if name:
+            found = self.store.find(PRIORITY_CLASSES, None, name)
+            if found is None:
+                message = f'pods "{name_of(pod)}" is forbidden: no PriorityClass with name {name} was found'
+                raise status.ApiError(403, "Forbidden", message)
+            pod["spec"]["priority"] = found.get("value") or 0
 
     def _remove(self, resource: Resource, obj: Object) -> Object:
         """Take the object out, and what it owns."""

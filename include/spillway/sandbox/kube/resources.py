@@ -49,11 +49,29 @@ SECRETS = Resource(plural="secrets", kind="Secret")
 SERVICES = Resource(plural="services", kind="Service", short_name="svc", subresources=("status",))
 EVENTS = Resource(plural="events", kind="Event", short_name="ev")
 JOBS = Resource(plural="jobs", kind="Job", group_version="batch/v1", subresources=("status",))
+PRIORITY_CLASSES = Resource(
+    plural="priorityclasses",
+    kind="PriorityClass",
+    group_version="scheduling.k8s.io/v1",
+    namespaced=False,
+    short_name="pc",
+)
 LEASES = Resource(plural="leases", kind="Lease", group_version="coordination.k8s.io/v1")
 
 RESOURCES: dict[tuple[str, str], Resource] = {
     resource.key: resource
-    for resource in (PODS, NODES, NAMESPACES, CONFIG_MAPS, SECRETS, SERVICES, EVENTS, JOBS, LEASES)
+    for resource in (
+        PODS,
+        NODES,
+        NAMESPACES,
+        CONFIG_MAPS,
+        SECRETS,
+        SERVICES,
+        EVENTS,
+        JOBS,
+        LEASES,
+        PRIORITY_CLASSES,
+    )
 }
 GROUP_VERSIONS: tuple[str, ...] = tuple(dict.fromkeys(version for version, _ in RESOURCES))
 

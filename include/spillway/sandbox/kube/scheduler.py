@@ -1,14 +1,17 @@
-"""First-fit scheduling: the oldest pending pod goes to the first node, by name, that can hold it."""
+"""First-fit scheduling: the most important pending pod, of equals the oldest, goes to the first node, by name, that
+can hold it."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
+from functools import partial
 
 from spillway.clouds.quantities import quantity
 from spillway.sandbox.kube.admission import NOT_READY
 from spillway.sandbox.kube.objects import Objects
+from spillway.sandbox.kube.preemption import make_room, priority_of
 from spillway.sandbox.kube.quantities import requests
 from spillway.sandbox.kube.resources import NODES, PODS, Object, condition, is_terminal, name_of, set_condition
 
@@ -21,11 +24,12 @@ def schedule(objects: Objects) -> None:
     pods = store.list(PODS)
     nodes = store.list(NODES)
     free = {name_of(node): _free(node, pods) for node in nodes}
-    for pod in sorted(filter(_waits, pods), key=lambda pod: pod["metadata"]["creationTimestamp"]):
+    for pod in sorted(filter(_waits, pods), key=_rank):
         refusals = {name_of(node): refuse(pod, node, free[name_of(node)]) for node in nodes}
         chosen = next((name for name, reasons in refusals.items() if not reasons), None)
         if chosen is None:
-            _tell(objects, pod, explain(refusals))
+            pod = _tell(objects, pod, explain(refusals))
+            make_room(objects, pod, nodes, free, partial(refuse, pod))
             continue
         objects.bind(pod, chosen)
         for resource, amount in requests(pod).items():
@@ -85,10 +89,15 @@ def _free(node: Object, pods: Sequence[Object]) -> dict[str, Decimal]:
     return free
 
 
-def _tell(objects: Objects, pod: Object, message: str) -> None:
+def _rank(pod: Object) -> tuple[int, str]:
+    return -priority_of(pod), pod["metadata"]["creationTimestamp"]
+
+
+def _tell(objects: Objects, pod: Object, message: str) -> Object:
     now = objects.now()
     told = condition(pod, "PodScheduled")
     if told and told.get("message") == message:
-        return
+        return pod
     pod = objects.edit(pod, lambda new: set_condition(new, "PodScheduled", "False", "Unschedulable", message, now=now))
     objects.event(pod, "Warning", "FailedScheduling", message, _SCHEDULER)
+    return pod
