@@ -7,7 +7,7 @@ import json
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -15,10 +15,14 @@ from typing import Any
 import pytest
 
 from spillway.clouds.kubernetes import KubernetesCluster, client_from_kubeconfig
-from spillway.model import Cluster
+from spillway.connections import ConnectionSpec
+from spillway.model import Cluster, ScaledBy
+from spillway.runs.scalers import open_scaler
 from spillway.sandbox.certificates import issue
 from spillway.sandbox.kube.process import api_server_process, kubeconfig
 from spillway.testing.builders import node_pool, onprem_cluster
+from spillway.testing.node_pool_contract import GPUS, MOST, POOL
+from spillway.testing.node_pool_world import Machines, PoolWorld
 from spillway.testing.ports import free_port
 from spillway.testing.processes import running
 from spillway.testing.scripted_api import Answer, ScriptedApi, scripted_api
@@ -167,3 +171,25 @@ def cluster(control_plane: ControlPlane) -> Cluster:
 def client(control_plane: ControlPlane, cluster: Cluster) -> KubernetesCluster:
     """Its client."""
     return control_plane.open(cluster)
+
+
+@pytest.fixture
+def pool_world(control_plane: ControlPlane) -> Iterator[Callable[..., PoolWorld]]:
+    """Makes the pool of the contract, without nodes, for what scales it, its provider's machines and Connections."""
+    worlds = []
+
+    def make(scaled_by: ScaledBy, machines: Callable[[PoolWorld], Machines], *connections: ConnectionSpec) -> PoolWorld:
+        declared = control_plane.cluster()
+        (pool,) = declared.pools
+        pool = replace(pool, name=POOL, gpus_per_node=GPUS, max_nodes=MOST, scaled_by=scaled_by)
+        cluster = replace(declared, name="cloud", pools=(pool,))
+        client = control_plane.open(cluster)
+        scaler = open_scaler(cluster, client, {known.conn_id: known for known in connections}.__getitem__)
+        assert scaler is not None
+        world = PoolWorld(api=client.api, cluster=cluster, scaler=scaler, machines=machines)
+        worlds.append(world)
+        return world
+
+    yield make
+    for world in worlds:
+        world.clear()

@@ -92,9 +92,12 @@ def test_a_pool_of_parts_counts_the_parts_that_its_nodes_have() -> None:
     assert gpu_resources(pools) == ["nvidia.com/gpu", halves.resource]
 
 
-def plain(node: str | None, *, phase: str = "Running", **requests: str) -> dict[str, Any]:
+def plain(
+    node: str | None, *, phase: str = "Running", labels: dict[str, str] | None = None, **requests: str
+) -> dict[str, Any]:
     """A pod without GPUs."""
     return {
+        "metadata": {"name": "p", "labels": labels or {}},
         "spec": {"nodeName": node, "containers": [{"name": "c", "resources": {"requests": requests}}]},
         "status": {"phase": phase},
     }
@@ -109,6 +112,7 @@ def test_a_node_has_for_pods_that_are_counted_what_others_leave() -> None:
         plain("n2", cpu="4"),
         plain(None, cpu="4"),
         plain("n1", cpu="4", phase="Succeeded"),
+        plain("n1", cpu="4", labels={"spillway.dev/placeholder": "gpu"}),
     ]
     state = node_state(seen, POOLS, needs_by_node(pods)["n1"])
     assert (state.cpu_millicores, state.memory_mib) == (7650, 15360 - 62)

@@ -13,6 +13,8 @@ from spillway.model import Cluster, ClusterState, PodState, PoolUse, ScalableNod
 ATTEMPT_LABEL = "spillway.dev/attempt"
 RUN_LABEL = "spillway.dev/run"
 OWNED_LABEL = "spillway.dev/owned"
+PLACEHOLDER_LABEL = "spillway.dev/placeholder"
+"""Of pods that hold a node and give way to any other; its value is their pool."""
 INSTALLATION_LABEL = "spillway.dev/installation"
 """Which ledger an object belongs to: several installations may share a cluster, even a namespace."""
 

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
-from spillway.clouds.base import ATTEMPT_LABEL, INSTALLATION_LABEL
+from spillway.clouds.base import ATTEMPT_LABEL, INSTALLATION_LABEL, PLACEHOLDER_LABEL
 from spillway.clouds.quantities import quantity
 from spillway.model import GPU_RESOURCE, NodePool, NodeState, PodPhase, PodState, PodUse
 
@@ -130,17 +130,17 @@ def node_condition(node: Json | None) -> NodeCondition:
 
 
 def pod_use(pod: Json, *, namespace: str, resources: Iterable[str] = (GPU_RESOURCE,)) -> PodUse | None:
-    """What the pod takes, or None for one that has ended, and for a foreign one that takes no GPU; ``namespace`` is
-    where our own ones are.
+    """What the pod takes, or None for one that has ended, for a placeholder, which gives way to any other, and for a
+    foreign one that takes no GPU; ``namespace`` is where our own ones are.
 
     An installation in another namespace may have an attempt of the same label. ``resources`` are what pods of the
     cluster ask GPUs by; no pod asks by more than one of them.
     """
     taken = {resource: gpus for resource in resources if (gpus := gpus_of(pod["spec"], resource))}
     metadata = pod["metadata"]
-    ours = metadata.get("namespace") == namespace
-    attempt = (metadata.get("labels") or {}).get(ATTEMPT_LABEL) if ours else None
-    if is_over(pod) or not (taken or attempt):
+    ours, labels = metadata.get("namespace") == namespace, metadata.get("labels") or {}
+    attempt = labels.get(ATTEMPT_LABEL) if ours else None
+    if is_over(pod) or gives_way(pod) or not (taken or attempt):
         return None
     resource, gpus = next(iter(taken.items()), (GPU_RESOURCE, 0))
     needs = needs_of(pod["spec"])
@@ -168,7 +168,7 @@ def needs_by_node(pods: Iterable[Json]) -> Mapping[str, Needs]:
     taken: dict[str, Needs] = {}
     for pod in pods:
         node = pod["spec"].get("nodeName")
-        if node is not None and not is_over(pod):
+        if node is not None and not is_over(pod) and not gives_way(pod):
             taken[node] = taken.get(node, NOTHING) + needs_of(pod["spec"])
     return taken
 
@@ -183,6 +183,11 @@ def needs_of(spec: Json) -> Needs:
     overhead = spec.get("overhead") or {}
     cpu, memory = (_set_aside(spec, name) + quantity(overhead.get(name, 0)) for name in ("cpu", "memory"))
     return Needs(cpu_millicores=math.ceil(cpu * MILLICORES), memory_mib=math.ceil(memory * MEBIBYTES))
+
+
+def gives_way(pod: Json) -> bool:
+    """Whether it is a placeholder, which any other pod displaces."""
+    return PLACEHOLDER_LABEL in (pod["metadata"].get("labels") or {})
 
 
 def is_over(pod: Json) -> bool:

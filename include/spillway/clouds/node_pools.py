@@ -52,7 +52,7 @@ class NodePools:
         self._check_members(look, declared, everything, named)
         leaving = look.leaving(nodes, named)
         empty = self._cordoned(look, leaving, drain)
-        kept = [node for node in look.nodes if node.name not in empty]
+        kept = [look.afterwards(node, drain) for node in look.nodes if node.name not in empty]
         wanted = max(nodes, len(kept))
         gone = [look.machines.get(name, name) for name in sorted(empty)]
         self._provider(pool).resize(wanted, kept=kept, leaving=gone)

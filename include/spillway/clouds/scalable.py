@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from spillway.clouds.base import Machine, NodeGroup, NodeProvider
-from spillway.clouds.facts import Json, gpus_of, is_over, moment, node_condition, node_state
+from spillway.clouds.facts import Json, gives_way, gpus_of, is_over, moment, node_condition, node_state
 from spillway.model import NodePool, ScalableNode
 
 IDLE_SINCE = "spillway.dev/idle-since"
 """Annotation of a node: when it was first seen without a pod."""
 LEAVING = "spillway.dev/leaving"
 """Annotation of a node that was cordoned here because it is to leave its pool."""
-PLACEHOLDER_LABEL = "spillway.dev/placeholder"
-"""Of pods that hold a node and give way to any other."""
 
 
 def holds_a_node(pod: Json) -> bool:
@@ -22,7 +20,7 @@ def holds_a_node(pod: Json) -> bool:
     metadata = pod["metadata"]
     owners = {owner["kind"] for owner in metadata.get("ownerReferences") or ()}
     everywhere = "DaemonSet" in owners or "kubernetes.io/config.mirror" in (metadata.get("annotations") or {})
-    return not (is_over(pod) or everywhere or PLACEHOLDER_LABEL in (metadata.get("labels") or {}))
+    return not (is_over(pod) or everywhere or gives_way(pod))
 
 
 def where(pod: Json) -> str | None:
@@ -101,6 +99,11 @@ class PoolLook:
         before.sort(key=lambda node: node.created_at)
         back = max(0, wanted - (len(self.nodes) - len(named) - len(before)))
         return frozenset(named | {node.name for node in before[: max(0, len(before) - back)]})
+
+    def afterwards(self, node: ScalableNode, drain: Collection[str]) -> ScalableNode:
+        """A node that stays: it drains if it is to, or a person has cordoned it."""
+        by_a_person = node.draining and not is_leaving(self.found.get(node.name))
+        return replace(node, draining=by_a_person or node.name in drain)
 
 
 def _machine(node: Json, group: NodeGroup) -> Machine | None:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-
+from spillway.clouds.api import KubernetesApi
 from spillway.clouds.base import ClusterClient, NodePoolScaler, NodeProvider
 from spillway.connections import require_type
-from spillway.errors import ConfigError, SpillwayError
+from spillway.errors import ConfigError, SpillwayError, UnknownName
 from spillway.model import Cluster, NodePool, ScaledBy
 from spillway.runs.services import Connect
 
@@ -25,26 +24,37 @@ def open_scaler(cluster: Cluster, client: ClusterClient, connect: Connect) -> No
     for pool in cluster.pools:
         if pool.scaled_by is not None:
             try:
-                providers[pool.name] = PROVIDERS[pool.scaled_by.provider](cluster, pool, pool.scaled_by, connect)
+                providers[pool.name] = _provider(cluster, pool, pool.scaled_by, client.api, connect)
             except SpillwayError as problem:
                 providers[pool.name] = problem
     return NodePools(cluster=cluster, api=client.api, providers=providers)
 
 
-def _sandbox(cluster: Cluster, pool: NodePool, scaled_by: ScaledBy, connect: Connect) -> NodeProvider:
-    from spillway.clouds.sandbox_machines import SandboxMachines
+def _provider(
+    cluster: Cluster, pool: NodePool, scaled_by: ScaledBy, api: KubernetesApi, connect: Connect
+) -> NodeProvider:
+    """Raises ConfigError and what ``connect`` raises."""
+    named = f"{cluster.name}/{pool.name}"
+    match scaled_by.provider:
+        case "placeholders":
+            from spillway.clouds.placeholders import Placeholders
 
-    connection = connect(str(scaled_by.connection))
-    require_type(connection, "http")
-    if not connection.host or not connection.port:
-        raise ConfigError("Connections", f"{connection.conn_id}.host", "expected host and port of the provider")
-    return SandboxMachines(
-        pool=f"{cluster.name}/{pool.name}",
-        group=str(scaled_by.node_group),
-        host=connection.host,
-        port=connection.port,
-        token=connection.password or "",
-    )
+            return Placeholders(cluster=cluster, pool=pool, image=scaled_by.image, api=api)
+        case "eks":
+            from spillway.clouds.aws import AwsClients
+            from spillway.clouds.eks import EksNodeGroup
 
+            clients = AwsClients(connect(str(scaled_by.connection)))
+            place = {"cluster": str(scaled_by.cluster), "node_group": str(scaled_by.node_group)}
+            return EksNodeGroup(pool=named, clients=clients, **place)
+        case "sandbox":
+            from spillway.clouds.sandbox_machines import SandboxMachines
 
-PROVIDERS: Mapping[str, Callable[[Cluster, NodePool, ScaledBy, Connect], NodeProvider]] = {"sandbox": _sandbox}
+            connection = connect(str(scaled_by.connection))
+            require_type(connection, "http")
+            if not connection.host or not connection.port:
+                where = f"{connection.conn_id}.host"
+                raise ConfigError("Connections", where, "expected host and port of the provider, got nothing")
+            address = {"host": connection.host, "token": connection.password or ""}
+            return SandboxMachines(pool=named, group=str(scaled_by.node_group), port=connection.port, **address)
+    raise UnknownName("provider of nodes", scaled_by.provider, ("eks", "placeholders", "sandbox"))
