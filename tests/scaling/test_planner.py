@@ -27,7 +27,7 @@ from spillway.testing.elastic import (
     scaling_snapshot,
 )
 
-RULES = replace(DEFAULT, forecast=None)
+RULES = replace(DEFAULT, forecast=None, idle_release=10 * MINUTE)
 HOUR = timedelta(hours=1)
 
 

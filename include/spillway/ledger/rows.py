@@ -65,6 +65,13 @@ def fetch_requester(connection: Connection, run: str) -> str | None:
     return None if asked_by is None else str(asked_by)
 
 
+def fetch_wait(connection: Connection, run: str) -> datetime | None:
+    """Since when the run has waited for its first place; None where it has had one."""
+    had = select(attempts.c.run).where(attempts.c.run == run).exists()
+    since: datetime | None = connection.execute(select(runs.c.created_at).where(runs.c.run == run, ~had)).scalar()
+    return since
+
+
 def add_attempt(connection: Connection, attempt: Attempt) -> None:
     """Store a new attempt; its job is its run's."""
     names = (field.name for field in dataclasses.fields(Attempt) if field.name not in ("job", "candidate"))

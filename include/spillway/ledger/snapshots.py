@@ -17,6 +17,7 @@ from spillway.ledger.rows import (
     fetch_requester,
     fetch_reservations,
     fetch_schedule,
+    fetch_wait,
     first_schedule,
 )
 from spillway.model import JobSpec, PlacementPolicy, Schedule, Snapshot
@@ -102,6 +103,7 @@ def _for_job(
         requester=snapshot.requester if run is None else fetch_requester(connection, run),
         queue=() if snapshot.destination is not None else read_queue(connection, run, job, now),
         schedule=first_schedule(job, now) if run is None else fetch_schedule(connection, run, job, now),
+        waits_since=now if run is None else fetch_wait(connection, run),
     )
 
 

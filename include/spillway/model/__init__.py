@@ -40,10 +40,12 @@ from spillway.model.declared import (
     SiteKind,
     StoreRef,
     Tier,
+    WaitRules,
 )
 from spillway.model.demand import DemandSeries, Forecast, JobRecord
 from spillway.model.elasticity import (
     Contribution,
+    Ending,
     ManualOrder,
     OrderKind,
     PendingJob,
@@ -131,6 +133,7 @@ __all__ = [
     "DemandSeries",
     "Destination",
     "DeviceUse",
+    "Ending",
     "ExitCode",
     "Forecast",
     "GpuShare",
@@ -201,5 +204,6 @@ __all__ = [
     "UsePoint",
     "VerdictKind",
     "Victim",
+    "WaitRules",
     "shape_in_words",
 ]

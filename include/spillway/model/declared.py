@@ -208,6 +208,20 @@ class CloudAccess:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class WaitRules:
+    """How long a job that wants room waits for on-premises before it buys any.
+
+    Every job waits for ``everybody``. One that is thought to take ``from_gpu_hours`` or more waits in proportion to its
+    cost: for ``share`` of the time that it is expected to train, and no longer than ``longest``.
+    """
+
+    everybody: timedelta = timedelta()
+    from_gpu_hours: Decimal = Decimal(0)
+    share: Decimal = Decimal(0)
+    longest: timedelta = timedelta(days=2)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PlacementPolicy:
     """Declared policy of placement. ``weights`` is by scorer name; quotas is by department, absent = no GPUs.
 
@@ -216,7 +230,8 @@ class PlacementPolicy:
     ``price_max_age``: how old a price of bought GPUs may be to be believed, None for any age.
     ``borrowing``: whether jobs that may be interrupted also take what other departments leave of their quotas.
     ``second_choice`` has every priority. ``preempt_after``: how long a run is left to train before it may give way to
-    a job that comes first; None: no run ever gives way.
+    a job that comes first; None: no run ever gives way. ``waiting``: how long a job waits for on-premises before it
+    buys; None: it never does.
     """
 
     weights: Mapping[str, Decimal]
@@ -228,6 +243,7 @@ class PlacementPolicy:
     price_max_age: timedelta | None = None
     second_choice: Mapping[Priority, SecondChoice] = field(default_factory=lambda: SECOND_CHOICES)
     preempt_after: timedelta | None = None
+    waiting: WaitRules | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -85,6 +85,16 @@ class UsePoint:
     pending_gpus: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ending:
+    """A run on-premises that ends at ``at`` by what its job says, and what it then leaves of the (cluster, pool)."""
+
+    at: datetime
+    place: tuple[str, str]
+    gpus_per_node: int
+    nodes: int
+
+
 class OrderKind(StrEnum):
     """What a person asked of the scaler."""
 
@@ -192,7 +202,8 @@ class ScalingSnapshot:
     each pool, by (cluster, pool), last grew or shrank. ``base_nodes`` is how many nodes each pool was to have when the
     time rule of a window began to hold (``scaling.timed.began_at``). ``replaced`` are failed nodes that were replaced
     already.
-    ``money_left`` is what the tightest budget leaves of the month; None: no limit.
+    ``money_left`` is what the tightest budget leaves of the month; None: no limit. ``endings`` are those foreseen
+    on-premises, soonest first; nothing is known of runs that are not there.
     """
 
     taken_at: datetime
@@ -207,3 +218,4 @@ class ScalingSnapshot:
     base_nodes: Mapping[tuple[str, str], int] = field(default_factory=dict)
     replaced: frozenset[str] = frozenset()
     money_left: Decimal | None = None
+    endings: tuple[Ending, ...] = ()

@@ -228,6 +228,8 @@ class Snapshot:
     """The job's department's, of the months in which the job would run; none of a month that has no limit."""
     requester: str | None = None
     """The DAG that asks for the job; None where a person does."""
+    waits_since: datetime | None = None
+    """When the job was asked for; None of one that has had a place already."""
     destination: Destination | None = None
     """Where the job is ordered to, where it is: no other place counts then."""
 

@@ -30,11 +30,12 @@ from spillway.placement.filters import (
     unreachable,
 )
 from spillway.placement.gpus import cpu_work, gpu_memory, gpu_model, gpu_share
+from spillway.placement.holding import HOLD, hold
 from spillway.placement.offpeak import off_peak
 from spillway.placement.queueing import ROOM, head_of_line
 from spillway.placement.reserved import reserved
 
-RULES = 1
+RULES = 2
 """Which rules these are: raised with whatever lets equal inputs come to another decision, or to other words of it.
 
 A decision that is stored is only taken again by the rules that took it.
@@ -55,6 +56,7 @@ FILTERS: tuple[Filter, ...] = (
     interruption,
     early_enough,
     off_peak,
+    hold,
     reserved,
     price,
     most_paid,
@@ -77,6 +79,7 @@ BY_BILLING: tuple[Filter, ...] = (
     interruption,
     early_enough,
     off_peak,
+    hold,
     reserved,
     price,
     most_paid,
@@ -92,7 +95,7 @@ OF_POOL: tuple[Filter, ...] = tuple(check for check in FILTERS if check not in {
 """The others; they and those of the queue say the same of every candidate of a pool."""
 
 
-BY_CHOICE = frozenset({"deadline", "off-peak"})
+BY_CHOICE = frozenset({"deadline", "off-peak", HOLD})
 """The rules that say that the job had better wait, and not that it has to."""
 
 SHAPE = ("gpu_model", "gpu_memory_gib", "gpu_fraction", "gpus_per_node", "nodes", "cpu_cores", "memory_gib", "image")

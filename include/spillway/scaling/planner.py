@@ -14,15 +14,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from spillway.model import Forecast, ManualOrder, OrderKind, PoolTarget, ScalingSnapshot
+from spillway.model import Forecast, ManualOrder, OrderKind, PendingJob, PoolTarget, ScalingSnapshot
 from spillway.scaling.ahead import foreseen
 from spillway.scaling.demand import demand_of
 from spillway.scaling.leaving import leave
 from spillway.scaling.money import Purse, node_hour
 from spillway.scaling.orders import standing
 from spillway.scaling.reactive import react
-from spillway.scaling.rules import ScalingRules
+from spillway.scaling.rules import QueueRule, ScalingRules
 from spillway.scaling.sizes import PoolSize, size_of
+from spillway.scaling.waiting import beyond
 from spillway.scaling.wishes import Case, Spare, Wishes, wishes_of
 
 Orders = Mapping[tuple[str, str], Sequence[ManualOrder]]
@@ -43,7 +44,7 @@ def plan_scaling(
     orders: Orders = standing(snapshot.orders, now) if snapshot.orders else {}
     purse = Purse(snapshot.money_left, sizes)
     room = {size.key: _room(size, orders.get(size.key, ()), purse) for size in sizes}
-    demand = demand_of(snapshot.queue, sizes, room, now)
+    demand = demand_of(_orders_nodes(snapshot, rules), sizes, room, now)
     reaction = react(snapshot, sizes, demand, room, rules)
     ahead = foreseen(snapshot, forecasts, sizes, rules)
     spare = Spare(reaction.spare_gpus)
@@ -62,6 +63,14 @@ def plan_scaling(
     if snapshot.unknown:
         targets += _kept(snapshot)
     return tuple(targets) if len(targets) == 1 else tuple(sorted(targets, key=lambda one: (one.cluster, one.pool)))
+
+
+def _orders_nodes(snapshot: ScalingSnapshot, rules: ScalingRules) -> Sequence[PendingJob]:
+    """What waits, without that which on-premises has room for sooner than a node comes."""
+    within = rules.reactive.within if isinstance(rules.reactive, QueueRule) else None
+    if not within or not snapshot.endings:
+        return snapshot.queue
+    return beyond(snapshot.queue, snapshot.endings, snapshot.taken_at, within)
 
 
 def _known(snapshot: ScalingSnapshot) -> list[PoolSize]:

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from fractions import Fraction
 
-from spillway.model import OffPeak
+from spillway.model import OffPeak, WaitRules
+from spillway.scaling.returning import ReturnRules
 from spillway.windows import Iteration
 
 
@@ -65,7 +66,12 @@ class StepRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueRule:
-    """Nodes for what waits, as soon as it waits; what nobody needs leaves by ``ScalingRules.idle_release``."""
+    """Nodes for what waits, as soon as it waits; what nobody needs leaves by ``ScalingRules.idle_release``.
+
+    ``within``: no nodes for what on-premises is thought to have room for so soon; about the time that a node boots.
+    """
+
+    within: timedelta = timedelta()
 
 
 ReactiveRule = UtilisationRule | StepRule | QueueRule
@@ -101,6 +107,8 @@ class ScalingRules:
     say nothing here. ``cool_down_out`` and ``cool_down_in``: how long after a pool grew it does not grow
     again, and after it grew or shrank it does not shrink; time rules and people do not wait. ``largest_gap``: measured
     points that lie further apart leave a gap, in which no condition holds.
+    ``waiting``: how long jobs wait for on-premises before they buy, None: they do not. ``returning``: when runs go back
+    there, None: they do not.
     """
 
     preset: str
@@ -112,3 +120,5 @@ class ScalingRules:
     cool_down_out: timedelta = timedelta()
     cool_down_in: timedelta = timedelta()
     largest_gap: timedelta = timedelta(seconds=90)
+    waiting: WaitRules | None = None
+    returning: ReturnRules | None = None

@@ -1,0 +1,59 @@
+"""Where a job of a replay goes, by the live ``choose``.
+
+What that says depends on a job's kind, on whether it waits for on-premises, and on which pools have room for it, for
+nothing else of the simulated clusters: they have no datasets, budgets, off-peak hours or lost places. So each of these
+cases is decided once, from a whole snapshot of the moment when it first comes up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import replace
+from decimal import Decimal
+
+from spillway.migration import MoveFacts
+from spillway.model import PlacementDecision, PlacementPolicy
+from spillway.placement.context import index
+from spillway.placement.policy import choose
+from spillway.replay.jobs import Job
+from spillway.replay.pools import Pool
+from spillway.replay.world import World
+
+
+class Decisions:
+    """Decisions of one policy."""
+
+    def __init__(self, world: World, policy: PlacementPolicy) -> None:
+        self.world, self.policy = world, policy
+        self._known: dict[Hashable, PlacementDecision] = {}
+        self._facts: dict[tuple[Decimal, Decimal], MoveFacts] = {}
+
+    def choose(self, job: Job, held: bool, at: float) -> Pool | None:
+        """The pool where the job begins now, if any."""
+        chosen = self._decision(job, held, at).chosen
+        return None if chosen is None else self.world.by_key[chosen.cluster, chosen.pool]
+
+    def possible(self, job: Job, held: bool, at: float) -> bool:
+        """Whether any pool ever takes the job."""
+        return self._decision(job, held, at).possible
+
+    def queues_at(self, job: Job, at: float) -> frozenset[tuple[str, str]]:
+        """The pools where the job, which holds no longer, lacks nothing but room."""
+        return self._decision(job, False, at).queues_at
+
+    def _decision(self, job: Job, held: bool, at: float) -> PlacementDecision:
+        gpus, pods = job.gpus_per_node, job.pods
+        case = (job.kind, held, tuple(pool.verdict(gpus, pods) for pool in self.world.pools))
+        known = self._known.get(case)
+        if known is None:
+            # A job that holds no longer has waited: for whoever did not wait that is the same.
+            snapshot = self.world.snapshot(at, self.world.moment(job.asked_at))
+            snapshot = snapshot if held else replace(snapshot, waits_since=None)
+            known = self._known[case] = choose(job.spec, index(snapshot, self.policy))
+        return known
+
+    def move_facts(self, usual: MoveFacts, here: Decimal, there: Decimal) -> MoveFacts:
+        """Those of a move with the prices of both places."""
+        if (here, there) not in self._facts:
+            self._facts[here, there] = replace(usual, price_here=here, price_there=there)
+        return self._facts[here, there]

@@ -1,0 +1,104 @@
+"""Jobs of a trace as a replay carries them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+
+from spillway.errors import BadTrace
+from spillway.model import JobRecord, JobSpec, PendingJob, PlacementPolicy, Priority, Tier
+from spillway.replay.pools import Node, Pool
+from spillway.replay.world import World
+from spillway.scaling.waiting import hold_until
+
+GPUS_PER_NODE = 8
+"""What a pod of a job that names no nodes has at most: more GPUs are several nodes."""
+
+
+class Job:
+    """One job; moments are seconds of the replay. ``kind`` is all that its place depends on, beside how long it waits.
+
+    ``left`` is how long it still trains when it next begins. ``serial`` counts its starts: an end that was foreseen for
+    an earlier one is none.
+    """
+
+    __slots__ = (
+        "_pending", "asked_at", "began_at", "ended_at", "ends_at", "gpus", "gpus_per_node", "hold_until", "index",
+        "kind", "left", "nodes", "pods", "pool", "serial", "spec", "started_at", "turn", "works",
+    )  # fmt: skip
+
+    def __init__(self, index: int, spec: JobSpec, asked_at: float, works: float) -> None:
+        self.index, self.spec, self.asked_at, self.works, self.left = index, spec, asked_at, works, works
+        self.gpus_per_node, self.pods = spec.gpus_per_node, spec.nodes
+        self.gpus = spec.gpus_per_node * spec.nodes
+        self.kind = (spec.gpus_per_node, spec.nodes, spec.priority, spec.department)
+        self.turn = (spec.priority.level, index)
+        self.serial = 0
+        self.hold_until: float | None = None
+        self.pool: Pool | None = None
+        self.nodes: list[Node] = []
+        self.began_at: float | None = None
+        self.started_at: float | None = None
+        self.ended_at: float | None = None
+        self.ends_at = 0.0
+        self._pending: PendingJob | None = None
+
+    def pending(self, places: frozenset[tuple[str, str]], world: World) -> PendingJob:
+        """The job as the scaler sees it while it waits for room."""
+        if self._pending is None or self._pending.places != places:
+            self._pending = PendingJob(
+                run=f"{self.index:09d}",
+                gpus_per_node=self.gpus_per_node,
+                nodes=self.pods,
+                since=world.moment(self.asked_at),
+                priority=self.spec.priority,
+                places=places,
+                expected=self.spec.expected_duration,
+            )
+        return self._pending
+
+
+def jobs_of(records: Iterable[JobRecord], policy: PlacementPolicy) -> list[Job]:
+    """The jobs in their order, whose specs say what a job file would: what a trace does not tell is nowhere said.
+
+    A department that the policy has no quota for, or none, is the first that has one.
+
+    Raises:
+        BadTrace: a record does not tell how long its job held its GPUs.
+    """
+    jobs: list[Job] = []
+    specs: dict[tuple[object, ...], JobSpec] = {}
+    usual = next(iter(policy.quotas), "")
+    epoch: datetime | None = None
+    for record in records:
+        epoch = epoch or record.submitted_at
+        if record.duration is None:
+            raise BadTrace("trace", None, f"job '{record.job}' does not tell how long it held its GPUs")
+        department = usual if record.department not in policy.quotas else record.department or usual
+        nodes = max(record.nodes, -(-record.gpus // GPUS_PER_NODE))
+        shape = (
+            -(-record.gpus // nodes), nodes, record.priority or Priority.RESEARCH, department, record.duration_estimate
+        )  # fmt: skip
+        if shape not in specs:
+            specs[shape] = _spec(*shape)
+        asked_at = (record.submitted_at - epoch).total_seconds()
+        job = Job(len(jobs), specs[shape], asked_at, record.duration.total_seconds())
+        if policy.waiting is not None:
+            until = hold_until(job.spec, record.submitted_at, policy.waiting)
+            job.hold_until = (until - epoch).total_seconds()
+        jobs.append(job)
+    return jobs
+
+
+def _spec(gpus_per_node: int, nodes: int, priority: Priority, department: str, expected: timedelta | None) -> JobSpec:
+    return JobSpec(
+        name="job",
+        department=department,
+        priority=priority,
+        image="replayed:v1",
+        command=("train",),
+        gpus_per_node=gpus_per_node,
+        nodes=nodes,
+        tier=Tier.PUBLIC,
+        expected_duration=expected,
+    )

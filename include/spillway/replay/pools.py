@@ -1,0 +1,151 @@
+"""Nodes of a simulated pool: which jobs lie where, and what is free."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+
+from spillway.model import Cluster, NodePool, NodeState, PoolUse, ScalableNode
+from spillway.scaling.packing import FreeNodes
+
+
+class Node:
+    """A node; ``ready_at`` and ``idle_since`` are seconds of the replay, None while it boots or has pods."""
+
+    __slots__ = ("created_at", "free", "idle_since", "name", "ready_at", "runs", "seen")
+
+    def __init__(self, name: str, created_at: float) -> None:
+        self.name, self.created_at = name, created_at
+        self.ready_at: float | None = None
+        self.idle_since: float | None = None
+        self.free = 0
+        self.runs: dict[int, int] = {}
+        self.seen: ScalableNode | None = None
+
+
+class Pool:
+    """The nodes of a declared pool; ``place`` is its position among the places of a result."""
+
+    def __init__(self, cluster: Cluster, pool: NodePool, place: int) -> None:
+        self.cluster, self.declared, self.place = cluster, pool, place
+        self.key = (cluster.name, pool.name)
+        self.gpus_per_node = pool.gpus_per_node
+        self.nodes: dict[str, Node] = {}
+        self.by_free: list[dict[str, Node]] = [{} for _ in range(pool.gpus_per_node + 1)]
+        self.room = FreeNodes(())
+        self.idle = 0
+        self.booting = 0
+        self._made = 0
+
+    def order(self, at: float) -> Node:
+        """A node that boots from now on."""
+        node = Node(f"{self.declared.name}-{self._made}", at)
+        self._made += 1
+        self.booting += 1
+        self.nodes[node.name] = node
+        return node
+
+    def ready(self, node: Node, at: float) -> None:
+        node.ready_at = node.idle_since = at
+        node.free, node.seen = self.gpus_per_node, None
+        self.booting -= 1
+        self.idle += 1
+        self.by_free[node.free][node.name] = node
+        self.room.add(node.free)
+
+    def remove(self, name: str) -> Node:
+        """The node is gone, and so are the runs on it."""
+        node = self.nodes.pop(name)
+        if node.ready_at is None:
+            self.booting -= 1
+        else:
+            self.idle -= not node.runs
+            del self.by_free[node.free][name]
+            self.room.add(node.free, -1)
+        return node
+
+    def verdict(self, gpus: int, pods: int) -> int:
+        """0 where the pods fit now, 1 where they would on nodes that may be added, 2 where they do not."""
+        if self.room.fits(gpus, pods):
+            return 0
+        if gpus > self.gpus_per_node:
+            return 2
+        more = (self.declared.max_nodes - len(self.nodes)) * (self.gpus_per_node // gpus)
+        return 1 if self.room.pods(gpus) + more >= pods else 2
+
+    def take(self, run: int, gpus: int, pods: int) -> list[Node]:
+        """Put the run's pods on the nodes that ``FreeNodes.take`` has them on, of equal ones the first; they fit."""
+        found = []
+        free = gpus
+        while pods:
+            alike = self.by_free[free]
+            if not alike:
+                free += 1
+                continue
+            node = next(iter(alike.values()))
+            put = min(pods, free // gpus)
+            self._change(node, node.free - put * gpus)
+            if not node.runs:
+                self.idle -= 1
+                node.idle_since = None
+            node.runs[run] = put * gpus
+            pods -= put
+            found.append(node)
+        return found
+
+    def give(self, run: int, nodes: Iterable[Node], at: float) -> None:
+        """The run's pods are gone."""
+        for node in nodes:
+            self._change(node, node.free + node.runs.pop(run))
+            if not node.runs:
+                self.idle += 1
+                node.idle_since = at
+
+    def _change(self, node: Node, free: int) -> None:
+        del self.by_free[node.free][node.name]
+        self.room.add(node.free, -1)
+        node.free, node.seen = free, None
+        self.by_free[free][node.name] = node
+        self.room.add(free)
+
+    @property
+    def used(self) -> int:
+        """GPUs that runs have."""
+        return (len(self.nodes) - self.booting) * self.gpus_per_node - self.room.total
+
+    def states(self) -> tuple[NodeState, ...]:
+        """The nodes as a placement sees them."""
+        return tuple(
+            NodeState(
+                name=node.name,
+                pool=self.declared.name,
+                ready=node.ready_at is not None,
+                schedulable=True,
+                allocatable_gpus=0 if node.ready_at is None else self.gpus_per_node,
+            )
+            for node in self.nodes.values()
+        )
+
+    def use(self, epoch: datetime) -> PoolUse:
+        """The pool as the scaler sees it."""
+        nodes = []
+        for node in self.nodes.values():
+            if node.seen is None:
+                node.seen = _scalable(node, self.gpus_per_node, epoch)
+            nodes.append(node.seen)
+        return PoolUse(cluster=self.cluster.name, pool=self.declared, wanted=len(nodes), nodes=tuple(nodes))
+
+
+def _scalable(node: Node, gpus: int, epoch: datetime) -> ScalableNode:
+    def moment(seconds: float | None) -> datetime | None:
+        return None if seconds is None else epoch + timedelta(seconds=seconds)
+
+    return ScalableNode(
+        name=node.name,
+        created_at=epoch + timedelta(seconds=node.created_at),
+        gpus=0 if node.ready_at is None else gpus,
+        free_gpus=node.free,
+        pods=len(node.runs),
+        ready_at=moment(node.ready_at),
+        idle_since=moment(node.idle_since),
+    )

@@ -1,0 +1,82 @@
+"""The simulated clusters: pools with nodes, what runs on them, and the snapshots that the live policies are shown."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from decimal import Decimal
+
+from spillway.migration import MoveFacts
+from spillway.model import Billing, Cluster, ClusterState, PodUse, SiteKind, Snapshot
+from spillway.replay.pools import Pool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conditions:
+    """What the simulated world does beside the policies.
+
+    A node takes between ``boot`` to be usable. The scaler looks every ``tick``. ``move`` is what a move takes, as
+    ``migration`` adds it up; with these figures 10 minutes.
+    """
+
+    boot: tuple[timedelta, timedelta] = (timedelta(minutes=5), timedelta(minutes=10))
+    tick: timedelta = timedelta(seconds=30)
+    move: MoveFacts = field(
+        default_factory=lambda: MoveFacts(
+            image_bytes=0,
+            dataset_bytes=0,
+            missing_checkpoint_bytes=0,
+            checkpoint_bytes=30 * 10**9,
+            bandwidth_bytes_per_second=125e6,
+            flush=timedelta(minutes=1),
+            grace=timedelta(minutes=2),
+            restart=timedelta(minutes=5),
+            steps_at_risk=0,
+            egress_price_per_gib=Decimal(0),
+            brought_egress=Decimal(0),
+        )
+    )
+
+
+class World:
+    """Every pool of the clusters. On-premises pools have all of their nodes from the start, those of clouds none."""
+
+    def __init__(self, clusters: Sequence[Cluster], starts_at: datetime) -> None:
+        self.clusters, self.starts_at = tuple(clusters), starts_at
+        found = [(cluster, pool) for cluster in clusters for pool in cluster.pools if pool.gpus_per_node]
+        self.pools = [Pool(cluster, pool, place) for place, (cluster, pool) in enumerate(found)]
+        self.local = [pool for pool in self.pools if pool.cluster.kind is SiteKind.ONPREM]
+        self.cloud = [pool for pool in self.pools if pool.cluster.kind is not SiteKind.ONPREM]
+        self.by_key: Mapping[tuple[str, str], Pool] = {pool.key: pool for pool in self.pools}
+        for pool in self.local:
+            for _ in range(pool.declared.max_nodes):
+                pool.ready(pool.order(0.0), 0.0)
+
+    def moment(self, at: float) -> datetime:
+        return self.starts_at + timedelta(seconds=at)
+
+    def snapshot(self, at: float, waits_since: datetime) -> Snapshot:
+        """All clusters as they are, for a job that has waited since then."""
+        return Snapshot(
+            taken_at=self.moment(at),
+            clusters=tuple(self._state(cluster) for cluster in self.clusters),
+            waits_since=waits_since,
+        )
+
+    def _state(self, cluster: Cluster) -> ClusterState:
+        pools = [pool for pool in self.pools if pool.cluster is cluster]
+        pods = tuple(
+            PodUse(name=f"{run}-{node.name}", namespace="", gpus=gpus, attempt=str(run), node=node.name)
+            for pool in pools
+            for node in pool.nodes.values()
+            for run, gpus in node.runs.items()
+        )
+        return ClusterState(cluster=cluster, nodes=tuple(n for pool in pools for n in pool.states()), pods=pods)
+
+
+def usual_price(pool: Pool) -> Decimal:
+    """That of a GPU-hour: owned on-premises, on-demand in a cloud; else the lowest that is declared."""
+    prices = pool.declared.prices_per_gpu_hour
+    usual = Billing.OWNED if pool.cluster.kind is SiteKind.ONPREM else Billing.ON_DEMAND
+    return prices[usual] if usual in prices else min(prices.values(), default=Decimal(0))
