@@ -3,51 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import UTC, datetime
 from decimal import Decimal
 
-import numpy as np
 import pytest
 
-from spillway.replay.metrics import Figures, Orders, Place, ReplayResult, Stays, figures
-from spillway.replay.steps import HOUR, Steps
-
-NEVER = float("nan")
-
-
-def moments(*hours: float) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-    return np.array(hours, dtype=np.float64) * HOUR
-
-
-def counts(*values: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    return np.array(values, dtype=np.int64)
-
-
-RESULT = ReplayResult(
-    trace="made up",
-    policy="default",
-    starts_at=datetime(2026, 3, 2, tzinfo=UTC),
-    measured=(0.0, 10 * HOUR),
-    submitted=moments(0, 1, 2, 9),
-    gpus=counts(8, 8, 4, 4),
-    started=moments(0, 1.5, 2, NEVER),
-    ended=moments(6, 5, 12, NEVER),
-    places=(
-        Place(name="onprem", cloud=False, price_per_gpu_hour=Decimal("2.5")),
-        Place(name="aws", cloud=True, price_per_gpu_hour=Decimal("8.0")),
-    ),
-    stays=Stays(
-        job=counts(0, 1, 2, 2),
-        place=counts(0, 1, 1, 0),
-        start=moments(0, 1.5, 2, 6.5),
-        end=moments(6, 5, 6, 12),
-    ),
-    capacity=(
-        Steps(at=moments(0), gpus=counts(8)),
-        Steps(at=moments(1, 5, 6), gpus=counts(16, 8, 0)),
-    ),
-    orders=Orders(at=moments(1, 5, 6, 6.25, 8), place=counts(1, 1, 1, 1, 1), nodes=counts(2, -1, -1, 1, 1)),
-)
+from spillway.replay.metrics import Figures, figures
+from spillway.replay.steps import HOUR
+from spillway.testing.replayed import RESULT, moments
 
 
 def test_figures_are_of_the_jobs_submitted_and_the_gpu_hours_within_the_measured_span() -> None:

@@ -5,6 +5,8 @@ Both bounds know the whole trace beforehand, and let no job wait.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 from scipy.optimize import linprog
 from scipy.sparse import csr_array
@@ -12,6 +14,14 @@ from scipy.sparse import csr_array
 from spillway.replay.steps import HOUR, Counts, Seconds, held_together
 
 GRID_SECONDS = 600.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bounds:
+    """Both bounds of a trace in cloud GPU-hours; ``placement`` is None where it was not asked for, or not found."""
+
+    fluid: float
+    placement: float | None = None
 
 
 def fluid_bound(

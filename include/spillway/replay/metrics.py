@@ -127,6 +127,11 @@ class Figures:
     moves: int
     flaps: int
 
+    @property
+    def cloud_utilisation(self) -> float | None:
+        """The part of the cloud's paid GPU-hours that jobs used."""
+        return None if self.cloud_idle is None else 1 - self.cloud_idle
+
 
 def figures(result: ReplayResult) -> Figures:
     """The figures of a replay."""
