@@ -389,8 +389,8 @@ MISTAKES = {
         ("version",),
         2,
         "",
-        "the file says version 2, and this release reads 1; write the file anew by docs/settings.md, or use the "
-        "release that it was written for",
+        "the file says version 2, and this release reads 1; bring its keys to those of include/config/policy.yaml, "
+        "or use the release that it was written for",
     ),
     "a preset that is misspelled": (
         "policy.yaml",

@@ -32,6 +32,6 @@ class PolicyFile(Entry):
         if isinstance(data, Mapping) and (written := data.get("version", VERSION)) != VERSION:
             raise notation.refused(
                 f"the file says version {written!r}, and this release reads {VERSION}; "
-                "write the file anew by docs/settings.md, or use the release that it was written for"
+                "bring its keys to those of include/config/policy.yaml, or use the release that it was written for"
             )
         return data
