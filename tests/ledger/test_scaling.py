@@ -202,6 +202,7 @@ def test_a_run_of_a_backfill_is_told_as_one_unless_its_job_may_order_nodes(ledge
         ("r2", False),
         ("r3", False),
     ]
+    assert [job for job, _ in ledger.wanted(NOW).waiting] == [plain, plain, orders], "nor is it forecast from"
 
 
 def test_an_alert_is_told_once_to_each_target_beside_the_other_notices(ledger: Ledger) -> None:

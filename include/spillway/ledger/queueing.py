@@ -143,8 +143,11 @@ def _pending(
 
 
 def fetch_waiting(connection: Connection, now: datetime) -> tuple[tuple[JobSpec, frozenset[tuple[str, str]]], ...]:
-    """The job of each run that waits for room, and the pools where it does."""
-    rows = connection.execute(_waiting(now))
+    """The job of each run that waits for room, and the pools where it does.
+
+    A backfill's run that takes what is left over is no demand: nodes would be ordered for it by what is foreseen of it.
+    """
+    rows = (row for row in connection.execute(_waiting(now)) if orders_nodes(row.job, row.origin))
     return tuple((row.job, frozenset((cluster, pool) for cluster, pool in row.places)) for row in rows)
 
 

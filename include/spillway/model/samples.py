@@ -39,7 +39,8 @@ class JobUse:
 class JobDemand:
     """GPUs that runs of one job wait for, and at which (cluster, pool) pairs: each of them would do.
 
-    They have no room yet, or have it and their pods are on no node yet. Pods that are not ours have no ``job``.
+    They have no room yet, or have it and their pods are on no node yet. Pods that are not ours have no ``job``. What
+    backfills wait for without having nodes ordered for it is left out.
     """
 
     job: str | None
