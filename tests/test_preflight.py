@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
 from spillway.clouds.kubernetes import KubernetesCluster, client_from_kubeconfig
-from spillway.clouds.rights import RIGHTS, Right
+from spillway.clouds.rights import RIGHTS, SCALING_RIGHTS, Right, rights_for
 from spillway.errors import AccessDenied, Missing, SpillwayError, Unreachable
-from spillway.model import GpuShare
+from spillway.model import GpuShare, PoolUse, ScaledBy
 from spillway.preflight import Gap, SiteAccess, gap_table, merged, preflight
 from spillway.sandbox.settings import PROJECT
 from spillway.stores.local import LocalStore
@@ -161,15 +162,73 @@ def test_rights_that_a_cluster_does_not_tell_are_no_gap_and_hide_none(site: Site
 
 
 def test_the_roles_in_the_documentation_are_the_rights_that_are_checked() -> None:
-    (manifest,) = [block for block in fenced_yaml(PROJECT / "docs" / "clusters.md") if "kind: ClusterRole" in block]
-    granted = {
-        Right(resource=resource, verbs=tuple(rule["verbs"]), group=group, everywhere=role["kind"] == "ClusterRole")
-        for role in yaml.safe_load_all(manifest)
-        for rule in role["rules"]
-        for group in rule["apiGroups"]
-        for resource in rule["resources"]
-    }
-    assert granted == set(RIGHTS)
+    manifests = [block for block in fenced_yaml(PROJECT / "docs" / "clusters.md") if "kind: ClusterRole" in block]
+    granted = [
+        {
+            Right(resource=resource, verbs=tuple(rule["verbs"]), group=group, everywhere=role["kind"] == "ClusterRole")
+            for role in yaml.safe_load_all(manifest)
+            for rule in role["rules"]
+            for group in rule["apiGroups"]
+            for resource in rule["resources"]
+        }
+        for manifest in manifests
+    ]
+    assert granted == [set(RIGHTS), set(SCALING_RIGHTS)]
+
+
+@pytest.mark.parametrize(
+    ("provider", "rights"),
+    [
+        pytest.param(None, RIGHTS, id="nothing scales it"),
+        pytest.param("eks", (*RIGHTS, SCALING_RIGHTS[0]), id="a node group"),
+        pytest.param("placeholders", (*RIGHTS, *SCALING_RIGHTS), id="placeholder pods"),
+    ],
+)
+def test_a_cluster_whose_pools_are_scaled_needs_more_rights(provider: str | None, rights: tuple[Right, ...]) -> None:
+    pool = node_pool(scaled_by=ScaledBy(provider=provider) if provider else None)
+    assert rights_for(onprem_cluster(pools=(pool,))) == rights
+
+
+def test_without_the_right_to_cordon_a_cluster_is_looked_at_all_the_same(site: SiteAccess) -> None:
+    gap = the_gap(replace(site, client=KnownCluster(lacking=SCALING_RIGHTS[:1])))
+    assert gap.problem == "the identity of Connection 'onprem_kubernetes' may not patch nodes at cluster scope"
+
+
+@dataclass
+class KnownPools:
+    """A scaler that a test tells what to find."""
+
+    found: PoolUse | SpillwayError
+
+    def pools(self, *, mark: bool = True) -> dict[str, PoolUse | SpillwayError]:
+        assert not mark, "preflight leaves nothing behind"
+        return {"a100": self.found}
+
+    def set_target(self, *_: Any, **__: Any) -> tuple[str, ...]:
+        raise AssertionError("preflight must not scale")
+
+
+def test_a_pool_whose_provider_gives_no_answer_or_not_what_was_asked_for_is_a_gap(site: SiteAccess) -> None:
+    pool = node_pool(scaled_by=ScaledBy(provider="eks", connection="aws", cluster="c", node_group="g"))
+    cluster = onprem_cluster(pools=(pool,))
+    lacking = PoolUse(cluster="onprem", pool=pool, wanted=3, nodes=(), problem="the limit is 0 vCPU")
+    seen = [
+        the_gap(replace(site, cluster=cluster, scaler=KnownPools(found)))
+        for found in (Unreachable("AWS", "no answer"), Missing("node group", "g", "AWS", fix="make it"), lacking)
+    ]
+    assert [(gap.part, gap.problem, gap.fix) for gap in seen] == [
+        (
+            "pool a100",
+            "AWS is unreachable: no answer",
+            "check that the address in Connection 'aws' is right and reachable from here, then ask again",
+        ),
+        ("pool a100", "node group 'g' is not in AWS", "make it"),
+        (
+            "pool a100",
+            "its provider does not bring the 3 nodes that it was asked for: the limit is 0 vCPU",
+            "have its quota raised, or correct the node group",
+        ),
+    ]
 
 
 def fenced_yaml(document: Path) -> list[str]:

@@ -54,6 +54,15 @@ def test_the_gaps_are_a_table_for_a_person(installation: Installation, spillway:
     assert line.startswith("cloud    registry  ") and line.endswith("password in Connection 'cloud_registry'")
 
 
+def test_a_provider_of_nodes_that_refuses_its_connection_is_a_gap_of_its_pool(
+    installation: Installation, spillway: Spillway
+) -> None:
+    installation.connection("cloud_machines", password="wrong")
+    (gap,) = json.loads(spillway("preflight", "--json").out)
+    assert (gap["cluster"], gap["part"]) == ("cloud", "pool gpu")
+    assert gap["fix"] == "renew the password of its Connection (its Connection 'cloud_machines')"
+
+
 def test_a_job_file_that_does_not_say_whether_its_data_may_leave_is_named_with_the_line_it_lacks(
     spillway: Spillway, change_job: Callable[..., None]
 ) -> None:

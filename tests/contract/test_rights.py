@@ -28,7 +28,7 @@ ACCOUNT = "spillway"
 def documented_roles(namespace: str) -> list[dict[str, Any]]:
     """The manifest of docs/clusters.md for this namespace."""
     blocks = (PROJECT / "docs" / "clusters.md").read_text().split("```yaml\n")[1:]
-    (manifest,) = [text for block in blocks if "kind: ClusterRole" in (text := block.partition("```")[0])]
+    manifest, _ = [text for block in blocks if "kind: ClusterRole" in (text := block.partition("```")[0])]
     roles = list(yaml.safe_load_all(manifest))
     for role in roles:
         role["metadata"]["name"] = namespace

@@ -80,11 +80,13 @@ class NodePoolScaler(Protocol):
     Every method raises ``Unreachable`` or ``AccessDenied`` where the cluster's API gives no answer.
     """
 
-    def pools(self) -> Mapping[str, PoolUse | SpillwayError]:
+    def pools(self, *, mark: bool = True) -> Mapping[str, PoolUse | SpillwayError]:
         """Each pool with its nodes as they are now; in its place the error where its provider gives no answer.
 
-        A node that is seen without a pod for the first time is marked with that moment, and nothing else is changed: it
-        is idle since then. A pod that came and went between two looks and is deleted by now was not seen.
+        A node is idle since it was first seen without a pod; a pod that came and went between two looks was not seen.
+
+        Args:
+            mark: write that moment to the node, and nothing else; without it only what was written before is known.
         """
 
     def set_target(

@@ -187,7 +187,7 @@ class KubernetesCluster:
 
     def missing_rights(self) -> tuple[Right, ...] | None:
         """What the Connection's identity lacks; None where the API does not answer such questions."""
-        return missing_rights(self._api, self._cluster.namespace)
+        return missing_rights(self._api, self._cluster)
 
     @property
     def clock_ahead(self) -> timedelta | None:

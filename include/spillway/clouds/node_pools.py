@@ -35,9 +35,9 @@ class NodePools:
         self._cluster, self._api, self._providers = cluster, api, providers
         self._declared = {pool.name: pool for pool in cluster.pools if pool.name in providers}
 
-    def pools(self) -> Mapping[str, PoolUse | SpillwayError]:
+    def pools(self, *, mark: bool = True) -> Mapping[str, PoolUse | SpillwayError]:
         nodes, pods = self._nodes(), self._pods()
-        return {name: self._use(self._declared[name], nodes, pods) for name in self._providers}
+        return {name: self._use(self._declared[name], nodes, pods, mark=mark) for name in self._providers}
 
     def set_target(
         self, pool: str, nodes: int, *, remove: Sequence[str] = (), drain: Sequence[str] = ()
@@ -60,7 +60,7 @@ class NodePools:
         return tuple(name for name in named if name in leaving - empty)
 
     def _use(
-        self, pool: NodePool, nodes: Sequence[Json], pods: Mapping[str, Sequence[Json]]
+        self, pool: NodePool, nodes: Sequence[Json], pods: Mapping[str, Sequence[Json]], *, mark: bool
     ) -> PoolUse | SpillwayError:
         scaled_by = pool.scaled_by
         assert scaled_by is not None
@@ -72,7 +72,7 @@ class NodePools:
             cluster=self._cluster.name,
             pool=pool,
             wanted=look.group.wanted,
-            nodes=tuple(self._marked(node, look.found.get(node.name)) for node in look.nodes),
+            nodes=tuple(self._marked(node, look.found.get(node.name)) if mark else node for node in look.nodes),
             boot_allowance=scaled_by.boot_allowance,
             problem=look.group.problem,
         )

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from spillway.clouds.api import ApiRefusal, KubernetesApi
+from spillway.model import Cluster
 
 _REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 
@@ -39,15 +40,27 @@ RIGHTS = (
     Right(resource="services", verbs=("create", "patch")),
     Right(resource="jobs", verbs=("get", "list", "create", "delete"), group="batch"),
 )
-"""What ``KubernetesCluster`` asks of an API; the roles in docs/clusters.md are these."""
+"""What ``KubernetesCluster`` asks of an API; the first roles in docs/clusters.md are these."""
+_PLACEHOLDERS = Right(
+    resource="priorityclasses", verbs=("create",), group="scheduling.k8s.io", everywhere=True, to_run=False
+)
+SCALING_RIGHTS = (Right(resource="nodes", verbs=("patch",), everywhere=True, to_run=False), _PLACEHOLDERS)
+"""What scaling pools asks beyond that, the last one only with placeholders; the second role there."""
 
 
-def missing_rights(api: KubernetesApi, namespace: str) -> tuple[Right, ...] | None:
-    """What the identity lacks of ``RIGHTS``, with those verbs only; None where the API does not answer the question."""
+def rights_for(cluster: Cluster) -> tuple[Right, ...]:
+    """What the Connection's identity needs there, as the cluster is declared."""
+    scaled_by = {pool.scaled_by.provider for pool in cluster.pools if pool.scaled_by}
+    scaling = tuple(right for right in SCALING_RIGHTS if right != _PLACEHOLDERS or "placeholders" in scaled_by)
+    return RIGHTS + (scaling if scaled_by else ())
+
+
+def missing_rights(api: KubernetesApi, cluster: Cluster) -> tuple[Right, ...] | None:
+    """What the identity lacks, with those verbs only; None where the API does not answer the question."""
     lacking = []
-    for right in RIGHTS:
+    for right in rights_for(cluster):
         try:
-            verbs = tuple(verb for verb in right.verbs if not _may(api, verb, right, namespace))
+            verbs = tuple(verb for verb in right.verbs if not _may(api, verb, right, cluster.namespace))
         except ApiRefusal as refusal:
             if refusal.status in {404, 405}:
                 return None

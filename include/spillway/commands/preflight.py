@@ -19,6 +19,7 @@ from spillway.model import Cluster, ImageUse
 from spillway.preflight import Gap, SiteAccess, gap_table, merged, preflight, remedy
 from spillway.runs.local import LEDGER_CONNECTION, open_cluster
 from spillway.runs.residency import movable_tier, unclear_tier
+from spillway.runs.scalers import open_scaler
 from spillway.runs.services import Connect
 from spillway.runs.sites import bucket, registry
 from spillway.stores.base import ObjectStore
@@ -60,13 +61,15 @@ def site_access(cluster: Cluster, connect: Connect, declared: Configuration) -> 
     """The cluster's clients, each made on its own, so that one missing Connection hides nothing else."""
     elsewhere = (dataset for dataset in declared.datasets.values() if dataset.home != cluster.name)
     store = cluster.object_store
+    client = _tried(lambda: open_cluster(cluster, connect(cluster.connection)))
     return SiteAccess(
         cluster=cluster,
-        client=_tried(lambda: open_cluster(cluster, connect(cluster.connection))),
+        client=client,
         datasets=_tried(lambda: bucket(connect(store.connection), store.dataset_bucket, cluster.name)),
         checkpoints=_tried(lambda: bucket(connect(store.connection), store.checkpoint_bucket, cluster.name)),
         registry=_tried(lambda: registry(connect(cluster.registry.connection), cluster)),
         mirrored=cluster.name != declared.image_home,
+        scaler=None if isinstance(client, SpillwayError) else open_scaler(cluster, client, connect),
         synced=any(cluster.may_hold(movable_tier(dataset, cluster)) for dataset in elsewhere),
     )
 

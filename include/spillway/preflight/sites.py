@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Protocol, TypeVar, runtime_checkable
 
-from spillway.clouds.base import ClusterClient
+from spillway.clouds.base import ClusterClient, NodePoolScaler
 from spillway.clouds.rights import Right
 from spillway.errors import AccessDenied, Missing, PreconditionFailed, SpillwayError, Unreachable
 from spillway.leases import clock_problem
@@ -54,7 +54,8 @@ class RegistryToPushTo(Protocol):
 class SiteAccess:
     """A declared cluster and the clients made for it; an error where none could be made.
 
-    ``mirrored``: images are copied to its registry; ``synced``: datasets are copied to its store.
+    ``mirrored``: images are copied to its registry; ``synced``: datasets are copied to its store. ``scaler`` is None
+    where no pool of it can be scaled.
     """
 
     cluster: Cluster
@@ -64,6 +65,7 @@ class SiteAccess:
     registry: ImageRegistry | SpillwayError
     mirrored: bool = False
     synced: bool = False
+    scaler: NodePoolScaler | None = None
 
 
 def preflight(sites: Sequence[SiteAccess]) -> tuple[Gap, ...]:
@@ -77,6 +79,7 @@ def preflight(sites: Sequence[SiteAccess]) -> tuple[Gap, ...]:
 def _site_gaps(site: SiteAccess) -> Iterator[Gap]:
     cluster = site.cluster
     yield from _asked(site, "cluster", cluster.connection, lambda: _cluster_gaps(site))
+    yield from _asked(site, "node pools", cluster.connection, lambda: _scaling_gaps(site))
     store = cluster.object_store
     yield from _asked(site, f"bucket {store.dataset_bucket}", store.connection, lambda: _dataset_gaps(site))
     bucket, tries = store.checkpoint_bucket, _writing_gaps(site, site.checkpoints, store.checkpoint_bucket, _LOST_POD)
@@ -119,11 +122,28 @@ def _cluster_gaps(site: SiteAccess) -> Iterator[Gap]:
         return
     lacking = client.missing_rights()
     yield from _right_gaps(cluster, lacking)
-    if not any(right.everywhere for right in lacking or ()):  # else nodes and pods cannot be seen
+    if not any(right.everywhere and right.to_run for right in lacking or ()):  # else nodes and pods cannot be seen
         yield from node_gaps(client.describe())
     if all(right.resource != "namespaces" for right in lacking or ()):
         yield from _namespace_gaps(cluster, exists=client.namespace_exists())
     yield from _clock_gaps(cluster.name, client.clock_ahead)
+
+
+def _scaling_gaps(site: SiteAccess) -> Iterator[Gap]:
+    """Pools whose provider gives no answer, or does not bring what it was asked for."""
+    cluster = site.cluster
+    for name, found in site.scaler.pools(mark=False).items() if site.scaler else ():
+        scaled_by = cluster.pool(name).scaled_by
+        if isinstance(found, SpillwayError):
+            connection = (scaled_by and scaled_by.connection) or cluster.connection
+            yield Gap(cluster=cluster.name, part=f"pool {name}", problem=found.told, fix=remedy(found, connection))
+        elif found.problem:
+            yield Gap(
+                cluster=cluster.name,
+                part=f"pool {name}",
+                problem=f"its provider does not bring the {found.wanted} nodes that it was asked for: {found.problem}",
+                fix="have its quota raised, or correct the node group",
+            )
 
 
 def _right_gaps(cluster: Cluster, lacking: Iterable[Right] | None) -> Iterator[Gap]:

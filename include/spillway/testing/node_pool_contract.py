@@ -6,6 +6,7 @@ with four GPUs each, four at most, on a real API server, and whatever its provid
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol
 
@@ -40,6 +41,9 @@ class World(Protocol):
 
     def cordoned(self) -> frozenset[str]:
         """The nodes that no pod can be bound to."""
+
+    def annotations(self) -> Mapping[str, str]:
+        """Of all nodes together."""
 
     def cordon(self, node: str) -> None:
         """As a person does it."""
@@ -183,3 +187,9 @@ class NodePoolContract:
         ended = nodes(world)[node].idle_since
         assert ended is not None and ended >= idle
         assert nodes(world)[node].idle_since == ended  # however often one looks
+
+    def test_who_only_looks_leaves_no_mark(self, world: World) -> None:
+        seen = world.scaler.pools(mark=False)[POOL]
+        assert isinstance(seen, PoolUse)
+        assert [node.idle_since for node in seen.nodes] == [None, None]
+        assert not world.annotations()

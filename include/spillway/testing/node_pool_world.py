@@ -91,6 +91,10 @@ class PoolWorld:
     def cordoned(self) -> frozenset[str]:
         return frozenset(name for name, node in self.present().items() if node["spec"].get("unschedulable"))
 
+    def annotations(self) -> Mapping[str, str]:
+        found = (node["metadata"].get("annotations") or {} for node in self.present().values())
+        return {name: value for annotations in found for name, value in annotations.items()}
+
     def clear(self) -> None:
         """Take all out again."""
         for name in list(self.present()):
