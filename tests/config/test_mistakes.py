@@ -404,7 +404,7 @@ MISTAKES = {
         ("scaling",),
         {"preset": "s0", "steps": {"queue": 3}},
         "scaling",
-        "steps is for preset s2, not for 's0'; leave it out",
+        "steps is for s2, not for preset 's0'; leave it out",
     ),
     "a target utilisation of 0": (
         "policy.yaml",

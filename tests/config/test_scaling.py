@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
+from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -12,9 +13,11 @@ from typing import Any
 import pytest
 
 from spillway.config import load
-from spillway.model import OffPeak
+from spillway.config.load import NOT_SAID
+from spillway.model import OffPeak, WaitRules
 from spillway.scaling.presets import DEFAULT, PRESETS, S0, S2, THRIFTY
-from spillway.scaling.rules import ForecastRule, ScalingRules, StepRule, UtilisationRule, WindowRule
+from spillway.scaling.returning import ReturnRules
+from spillway.scaling.rules import ForecastRule, QueueRule, ScalingRules, StepRule, UtilisationRule, WindowRule
 from spillway.windows import Iteration
 
 Write = Callable[..., Path]
@@ -23,14 +26,18 @@ MINUTE = timedelta(minutes=1)
 HOUR = timedelta(hours=1)
 
 
-def test_without_the_block_the_preset_is_the_default(directory: Path) -> None:
-    assert load(directory).scaling == DEFAULT
+def test_without_the_block_pools_follow_the_queue_and_no_job_waits_or_goes_back(directory: Path) -> None:
+    found = load(directory)
+    assert found.scaling == NOT_SAID == replace(DEFAULT, waiting=None, returning=None)
+    assert found.policy.waiting is None
 
 
 @pytest.mark.parametrize("name", PRESETS)
 def test_a_preset_is_named(directory: Path, write: Write, name: str) -> None:
     write("policy.yaml", ("scaling",), {"preset": name})
-    assert load(directory).scaling == PRESETS[name]
+    found = load(directory)
+    assert found.scaling == PRESETS[name]
+    assert found.policy.waiting == PRESETS[name].waiting
 
 
 CHANGED: dict[str, tuple[dict[str, Any], ScalingRules]] = {
@@ -46,10 +53,21 @@ CHANGED: dict[str, tuple[dict[str, Any], ScalingRules]] = {
         replace(S2, reactive=StepRule(queue=3, most=20), cool_down_out=MINUTE),
     ),
     "s2 to the letter": ({"preset": "s2", "idle_release": None}, replace(S2, idle_release=None)),
-    "without a forecast": ({"forecast": None}, replace(DEFAULT, forecast=None)),
-    "another quantile": (
+    "a forecast": (
         {"preset": "thrifty", "forecast": {"quantile": "50%"}},
-        replace(THRIFTY, forecast=replace(THRIFTY.forecast or ForecastRule(), quantile=0.5)),
+        replace(THRIFTY, forecast=ForecastRule(quantile=0.5)),
+    ),
+    "nothing that the preset has beside the queue": (
+        {"forecast": None, "waiting": None, "returning": None, "queue": {"within": "0s"}},
+        replace(DEFAULT, forecast=None, waiting=None, returning=None, reactive=QueueRule()),
+    ),
+    "other numbers of waiting and returning": (
+        {"waiting": {"everybody": "2m"}, "returning": {"least_saving": 5}},
+        replace(
+            DEFAULT,
+            waiting=replace(DEFAULT.waiting or WaitRules(), everybody=2 * MINUTE),
+            returning=replace(DEFAULT.returning or ReturnRules(), least_saving=Decimal(5)),
+        ),
     ),
     "times and gaps": (
         {"idle_release": "20m", "cool_down_in": "5m", "largest_gap": "2m"},
@@ -87,5 +105,6 @@ def test_a_window_may_name_a_pool_that_is_scaled(directory: Path, write: Write) 
 
 
 def test_the_version_of_a_policy_may_be_said(directory: Path, write: Write) -> None:
+    said = load(directory)
     write("policy.yaml", ("version",), 1)
-    assert load(directory).scaling == DEFAULT
+    assert load(directory) == said

@@ -11,7 +11,8 @@ import pytest
 from spillway.model import Forecast, PendingJob, ScalableNode, ScalingSnapshot, UsePoint
 from spillway.scaling.ahead import EVERYWHERE
 from spillway.scaling.planner import plan_scaling
-from spillway.scaling.presets import PRESETS
+from spillway.scaling.presets import DEFAULT, PRESETS, S0, S2, THRIFTY
+from spillway.scaling.rules import ForecastRule, ScalingRules
 from spillway.testing.builders import NOW
 from spillway.testing.elastic import MINUTE, carried_out, pending_job, pending_jobs, pool_use, scaling_snapshot
 
@@ -28,12 +29,14 @@ class Days:
         self.seen, self.used = scaling_snapshot(pool_use()), dict[str, int]()
         self._named = 0
 
-    def wanted(self, preset: str, ticks: int, forecasts: Mapping[tuple[str, str], Forecast] | None = None) -> list[int]:
+    def wanted(
+        self, rules: ScalingRules, ticks: int, forecasts: Mapping[tuple[str, str], Forecast] | None = None
+    ) -> list[int]:
         """How many nodes are wanted at each of so many ticks."""
         found = []
         for _ in range(ticks):
             seen = self._a_tick_later()
-            self.seen = carried_out(seen, plan_scaling(seen, forecasts or {}, PRESETS[preset]))
+            self.seen = carried_out(seen, plan_scaling(seen, forecasts or {}, rules))
             found.append(self.seen.pools[0].wanted)
         return found
 
@@ -93,30 +96,33 @@ FORESEEN = Forecast(
 
 
 @pytest.mark.parametrize(
-    ("preset", "local_used", "nodes"),
+    ("rules", "local_used", "nodes"),
     [
-        ("default", 100, 12),
-        ("default", 30, 12),
-        ("thrifty", 100, 11),
-        ("thrifty", 30, 11),
-        ("s0", 100, 16),
-        ("s0", 30, 16),
-        ("s2", 100, 11),
-        ("s2", 84, 0),
+        (DEFAULT, 100, 11),
+        (DEFAULT, 30, 11),
+        (replace(DEFAULT, forecast=ForecastRule()), 100, 12),
+        (THRIFTY, 100, 11),
+        (THRIFTY, 30, 11),
+        (S0, 100, 16),
+        (S0, 30, 16),
+        (S2, 100, 11),
+        (S2, 84, 0),
     ],
 )
-def test_a_demand_that_does_not_change_leads_to_a_pool_that_does_not(preset: str, local_used: int, nodes: int) -> None:
+def test_a_demand_that_does_not_change_leads_to_a_pool_that_does_not(
+    rules: ScalingRules, local_used: int, nodes: int
+) -> None:
     days = Days(*JOBS, local_used=local_used)
-    wanted = days.wanted(preset, ticks=8 * 60, forecasts={EVERYWHERE: FORESEEN})
+    wanted = days.wanted(rules, ticks=8 * 60, forecasts={EVERYWHERE: FORESEEN})
     assert set(wanted[3 * 60 :]) == {nodes}
     assert bool(days.waiting) is (nodes == 0)
 
 
-@pytest.mark.parametrize("preset", PRESETS)
-def test_once_all_have_ended_all_nodes_leave_and_none_comes(preset: str) -> None:
+@pytest.mark.parametrize("rules", PRESETS.values(), ids=PRESETS.keys())
+def test_once_all_have_ended_all_nodes_leave_and_none_comes(rules: ScalingRules) -> None:
     days = Days(pending_job("gang", nodes=8))
-    assert days.wanted(preset, ticks=60)[-1] >= 8
+    assert days.wanted(rules, ticks=60)[-1] >= 8
     days.used.clear()
-    wanted = days.wanted(preset, ticks=2 * 60)
+    wanted = days.wanted(rules, ticks=2 * 60)
     assert wanted == sorted(wanted, reverse=True)
     assert wanted[-1] == 0

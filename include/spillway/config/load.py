@@ -34,6 +34,9 @@ if TYPE_CHECKING:
 CLUSTERS, DATASETS, IMAGES, POLICY = "clusters.yaml", "datasets.yaml", "images.yaml", "policy.yaml"
 BUDGETS = "budgets.yaml"
 
+NOT_SAID = replace(DEFAULT, waiting=None, returning=None)
+"""How pools are scaled where ``policy.yaml`` has no block of it: no job waits for that, and none goes back."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Configuration:
@@ -50,7 +53,7 @@ class Configuration:
     retention: Retention | None = None
     notices: tuple[NoticeTarget, ...] = ()
     iteration: Iteration = field(default_factory=Iteration)
-    scaling: ScalingRules = DEFAULT
+    scaling: ScalingRules = NOT_SAID
     keep_samples: SampleRetention = field(default_factory=SampleRetention)
 
     @property
@@ -88,7 +91,8 @@ def load(directory: Path) -> Configuration:
     placement = policy.placement.policy()
     _check_access(placement, by_name)
     iteration = policy.iteration.iteration()
-    scaling = policy.scaling.rules(iteration)
+    scaling = NOT_SAID if policy.scaling is None else policy.scaling.rules(iteration)
+    placement = replace(placement, waiting=scaling.waiting)
     _check_window(scaling, by_name)
     money = _budgets(directory / BUDGETS, placement.quotas)
     return Configuration(

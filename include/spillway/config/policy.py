@@ -24,7 +24,7 @@ class PolicyFile(Entry):
     runs: RunsEntry = RunsEntry()
     checkpoints: CheckpointsEntry = CheckpointsEntry()
     samples: SamplesEntry = SamplesEntry()
-    scaling: ScalingEntry = ScalingEntry()
+    scaling: ScalingEntry | None = None
 
     @model_validator(mode="before")
     @classmethod

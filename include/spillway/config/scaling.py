@@ -2,79 +2,97 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from datetime import timedelta
-from decimal import Decimal
 from fractions import Fraction
 from typing import Annotated, Any, ClassVar
 
 from pydantic import BeforeValidator, Field, model_validator
 
 from spillway.config import notation
-from spillway.config.schema import MOST, Count, Duration, Entry, HoursEntry, Lasting, Share
+from spillway.config.schema import MOST, Amount, Count, Duration, Entry, HoursEntry, Lasting
 from spillway.errors import UnknownName
+from spillway.model import WaitRules
 from spillway.scaling.presets import DEFAULT, PRESETS
-from spillway.scaling.rules import ForecastRule, ReactiveRule, ScalingRules, StepRule, UtilisationRule, WindowRule
+from spillway.scaling.returning import ReturnRules
+from spillway.scaling.rules import ForecastRule, QueueRule, ScalingRules, StepRule, UtilisationRule, WindowRule
 from spillway.windows import Iteration
 
 
-class ReactiveEntry(Entry):
-    """Numbers of one kind of reactive rule; shares are exact, and what they come to has to make sense."""
+def _exact(written: Any) -> Fraction:
+    return Fraction(notation.share(written))
+
+
+def _quantile(written: Any) -> float:
+    return float(notation.share(written))
+
+
+ExactShare = Annotated[Fraction, BeforeValidator(_exact)]
+
+
+class Numbers(Entry):
+    """Numbers of one kind of rule, which stand in place of those of a preset; together they have to make sense."""
 
     kind: ClassVar[type[Any]]
 
     @model_validator(mode="after")
-    def _makes_sense(self) -> ReactiveEntry:
+    def _makes_sense(self) -> Numbers:
         try:
-            self.rule(self.kind())
+            self.rule(None)
         except ValueError as problem:
             raise notation.refused(str(problem)) from problem
         return self
 
-    def rule(self, preset: Any) -> ReactiveRule:
-        """The rule of the preset with these numbers."""
-        said = self.model_dump(exclude_none=True)
-        exact = {name: Fraction(value) if isinstance(value, Decimal) else value for name, value in said.items()}
-        changed: ReactiveRule = replace(preset, **exact)
-        return changed
+    def rule(self, preset: Any) -> Any:
+        """The rule of the preset with these numbers; one of its kind's own defaults where the preset has none."""
+        said = {name: value for name, value in dict(self).items() if value is not None}
+        return replace(preset or self.kind(), **said)
 
 
-class UtilisationEntry(ReactiveEntry):
-    """Every key may be left out; the preset has the numbers."""
-
+class UtilisationEntry(Numbers):
     kind = UtilisationRule
-    out_above: Share | None = None
+    out_above: ExactShare | None = None
     out_after: Lasting | None = None
-    target: Share | None = None
-    in_below: Share | None = None
+    target: ExactShare | None = None
+    in_below: ExactShare | None = None
     in_after: Lasting | None = None
 
 
-class StepsEntry(ReactiveEntry):
-    """Every key may be left out; the preset has the numbers."""
-
+class StepsEntry(Numbers):
     kind = StepRule
-    out_from: Share | None = None
+    out_from: ExactShare | None = None
     out_after: Lasting | None = None
     queue: Count | None = None
     least: Count | None = None
     most: Count | None = None
-    in_to: Share | None = None
+    in_to: ExactShare | None = None
     in_after: Lasting | None = None
     in_idle: Lasting | None = None
 
 
-class ForecastEntry(Entry):
-    """Every key may be left out; ``ForecastRule`` has the defaults."""
+class QueueEntry(Numbers):
+    kind = QueueRule
+    within: Duration | None = None
 
-    quantile: Share | None = None
+
+class ForecastEntry(Numbers):
+    kind = ForecastRule
+    quantile: Annotated[float | None, BeforeValidator(_quantile)] = None
     ahead: Lasting | None = None
 
-    def rule(self, preset: ForecastRule | None) -> ForecastRule:
-        rule = preset or ForecastRule()
-        quantile = rule.quantile if self.quantile is None else float(self.quantile)
-        return ForecastRule(quantile=quantile, ahead=rule.ahead if self.ahead is None else self.ahead)
+
+class WaitingEntry(Numbers):
+    kind = WaitRules
+    everybody: Duration | None = None
+    from_gpu_hours: Amount | None = None
+    share: Amount | None = None
+    longest: Duration | None = None
+
+
+class ReturningEntry(Numbers):
+    kind = ReturnRules
+    after: Duration | None = None
+    least_saving: Amount | None = None
 
 
 def _place(written: Any) -> tuple[str, str]:
@@ -107,38 +125,37 @@ class ScalingEntry(Entry):
     preset: Annotated[str, BeforeValidator(_preset)] = DEFAULT.preset
     utilisation: UtilisationEntry | None = None
     steps: StepsEntry | None = None
+    queue: QueueEntry | None = None
     idle_release: Lasting | None = None
     forecast: ForecastEntry | None = None
+    waiting: WaitingEntry | None = None
+    returning: ReturningEntry | None = None
     window: WindowEntry | None = None
     release_hours: HoursEntry | None = None
-    cool_down_out: Duration | None = None
-    cool_down_in: Duration | None = None
-    largest_gap: Lasting | None = None
+    cool_down_out: Duration = timedelta()
+    cool_down_in: Duration = timedelta()
+    largest_gap: Lasting = timedelta()
 
     @model_validator(mode="after")
     def _of_its_preset(self) -> ScalingEntry:
-        for key, kind in _KINDS.items():
-            rule = PRESETS[self.preset].reactive
-            if getattr(self, key) is not None and not isinstance(rule, kind):
-                having = [name for name, rules in PRESETS.items() if isinstance(rules.reactive, kind)]
+        for key in _REACTIVE:
+            numbers: Numbers | None = getattr(self, key)
+            if numbers is not None and not isinstance(PRESETS[self.preset].reactive, numbers.kind):
+                having = [name for name, rules in PRESETS.items() if isinstance(rules.reactive, numbers.kind)]
                 raise notation.refused(
-                    f"{key} is for preset {' or '.join(having)}, not for '{self.preset}'; leave it out"
+                    f"{key} is for {' and '.join(having)}, not for preset '{self.preset}'; leave it out"
                 )
         return self
 
     def rules(self, iteration: Iteration) -> ScalingRules:
         """The preset with what is written here."""
-        preset = PRESETS[self.preset]
-        said: dict[str, Any] = {}
-        for key in ("cool_down_out", "cool_down_in", "largest_gap"):
-            if (value := getattr(self, key)) is not None:
-                said[key] = value
-        if (reactive := self.utilisation or self.steps) is not None:
-            said["reactive"] = reactive.rule(preset.reactive)
-        if "idle_release" in self.model_fields_set:
-            said["idle_release"] = self.idle_release
-        if "forecast" in self.model_fields_set:
-            said["forecast"] = None if self.forecast is None else self.forecast.rule(preset.forecast)
+        preset, said = PRESETS[self.preset], dict[str, Any]()
+        for key in self.model_fields_set - {"preset", *_REACTIVE}:
+            value = getattr(self, key)
+            said[key] = value.rule(getattr(preset, key)) if isinstance(value, Numbers) else value
+        for key in _REACTIVE:
+            if (numbers := getattr(self, key)) is not None:
+                said["reactive"] = numbers.rule(preset.reactive)
         if self.window is not None:
             said["window"] = self.window.rule(iteration)
         if self.release_hours is not None:
@@ -146,5 +163,5 @@ class ScalingEntry(Entry):
         return replace(preset, **said)
 
 
-_KINDS: Mapping[str, type[UtilisationRule] | type[StepRule]] = {"utilisation": UtilisationRule, "steps": StepRule}
-"""Which reactive rule each key changes the numbers of."""
+_REACTIVE = ("utilisation", "steps", "queue")
+"""The keys of numbers of a reactive rule; each preset has one rule of one kind."""
