@@ -18,13 +18,13 @@ LAYERS: tuple[frozenset[str], ...] = (
         "placement", "quota", "pricing", "losses", "stalls", "handover", "leases", "pulls", "sync.plan", "sync.compare",
         "checkpoints.layout", "checkpoints.retention", "images.environment", "images.plan", "images.reference",
         "migration", "months", "attribution", "lines", "deadlines", "budget", "costs", "offpeak",
-        "windows", "sampling", "measuring", "replay.steps", "replay.metrics", "replay.synthetic", "replay.assigned",
+        "forecast", "windows", "sampling", "measuring", "replay.steps", "replay.metrics", "replay.synthetic", "replay.assigned",
         "replay.bounds", "scaling", "backfills",
     }),
     frozenset({"clouds", "stores", "registries", "sync", "images", "checkpoints", "connections", "threads"}),
     frozenset({"observe", "preflight", "ledger", "config"}),
     frozenset({"runs"}),
-    frozenset({"__main__", "commands", "sandbox", "replay"}),
+    frozenset({"__main__", "commands", "sandbox", "replay", "forecast.__main__"}),
 )  # fmt: skip
 TRAINER_MAY_IMPORT = frozenset({"trainer", "checkpoints", "stores", "model", "errors", "codec", "threads"})
 

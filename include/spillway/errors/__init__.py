@@ -26,6 +26,7 @@
     ├── BadTrace                a history of jobs that cannot be read as one
     ├── BadData                 training data that cannot be used
     ├── CapacityNever           no declared capacity can ever hold the job
+    ├── InsufficientHistory     a history without a measured step, or with too few for what is asked of it
     ├── LaunchRefused           a gate refused to start a pod
     ├── PoolRefused             a pool that is not scaled as it was asked for; what runs on it goes on
     ├── TrainingFailed          the program itself failed; starting it elsewhere would not help
@@ -71,6 +72,7 @@ from spillway.errors.runs import (
     BadTrace,
     CapacityNever,
     IllegalTransition,
+    InsufficientHistory,
     LaunchRefused,
     MoveRefused,
     NoProgress,
@@ -98,6 +100,7 @@ __all__ = [
     "InvalidImage",
     "KeepsChanging",
     "KeyRefused",
+    "InsufficientHistory",
     "LaunchRefused",
     "MirrorIncomplete",
     "Missing",

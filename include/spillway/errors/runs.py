@@ -33,6 +33,14 @@ class CapacityNever(SpillwayError):
         self.job, self.table = job, table
 
 
+class InsufficientHistory(SpillwayError):
+    """A history without a single measured step, or with too few for what is asked of it."""
+
+    def __init__(self, steps: int, problem: str = "none of which was measured, and no job") -> None:
+        super().__init__(f"the history has {steps} steps, {problem}; record samples first, or import a history of jobs")
+        self.steps, self.problem = steps, problem
+
+
 class LaunchRefused(SpillwayError):
     """A gate refused to start a pod."""
 
