@@ -7,11 +7,12 @@ from datetime import timedelta
 import pytest
 
 from spillway.clouds.base import NodePoolScaler
-from spillway.errors import PoolRefused, SpillwayError, Unreachable
+from spillway.errors import PoolRefused, SandboxError, SpillwayError, Unreachable
 from spillway.model import PoolUse
 from spillway.sandbox import drills
 from spillway.sandbox.__main__ import main
 from spillway.sandbox.machines.fleet import begin_fleet, fleet_file, read_fleet
+from spillway.sandbox.supervisor import read_status
 from spillway.testing.polling import eventually
 from spillway.testing.sandbox_server import Installation
 
@@ -56,6 +57,28 @@ def test_a_node_that_is_ordered_boots_comes_and_goes_when_it_is_named(
     assert {node.name for node in use(scaler).nodes} == set(FIRST)
     nodes = installation.services().site("cloud").client
     eventually(lambda: {node.name for node in nodes.describe().nodes}, lambda seen: seen == set(FIRST))
+
+
+def test_the_nodes_that_a_site_starts_with_may_leave_too(scaler: NodePoolScaler) -> None:
+    scaler.set_target("gpu", 2, remove=["cloud-2"])
+    (new,) = {node.name for node in use(scaler).nodes} - {"cloud-1"}
+    eventually(lambda: usable(scaler), lambda seen: seen == {"cloud-1": 4, new: 4})
+
+
+def test_a_damaged_memory_of_the_machines_ends_none_of_them(scaler: NodePoolScaler, installation: Installation) -> None:
+    file = fleet_file(installation.sandbox.state, installation.sandbox.sites[1])
+    remembered = file.read_text()
+    pid = read_status(installation.sandbox.state)["cloud-1-agent"]["pid"]
+    file.write_text("{")
+    try:
+        with pytest.raises(SandboxError, match="remove it, and its first ones begin anew"):
+            read_fleet(file)
+        log = installation.sandbox.logs / "supervisor.log"
+        eventually(lambda: "reading what comes and goes fails" in log.read_text())
+    finally:
+        file.write_text(remembered)
+    eventually(lambda: "reading what comes and goes works again" in log.read_text())
+    assert read_status(installation.sandbox.state)["cloud-1-agent"]["pid"] == pid
 
 
 def test_what_was_ordered_is_remembered_when_the_site_is_set_up_again(

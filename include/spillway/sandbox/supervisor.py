@@ -146,10 +146,10 @@ class Supervisor:
         return (self.state / HELD / child.spec.name).exists()
 
     def _done(self, what: str, action: Callable[[], None]) -> bool:
-        """Whether the system let the action be done; logged when that begins to fail and when it works again."""
+        """Whether the action could be done; logged when that begins to fail and when it works again."""
         try:
             action()
-        except OSError as problem:
+        except (OSError, SandboxError) as problem:
             if what not in self._failing:
                 self._failing.add(what)
                 log.warning("%s fails and is tried again: %s", what, problem)

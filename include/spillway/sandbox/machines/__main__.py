@@ -24,6 +24,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+from spillway.errors import SandboxError
 from spillway.sandbox.machines.fleet import Fleet, Machine, QuotaExceeded, change_fleet, fleet_file, read_fleet, resized
 from spillway.sandbox.process import port_open
 from spillway.sandbox.settings import SandboxSettings, SiteSettings, credentials, sandbox_settings
@@ -49,7 +50,7 @@ def main() -> None:
     while not stop.wait(PASS_SECONDS):
         try:
             clear_away(settings, site)
-        except (OSError, ValueError) as problem:
+        except (OSError, ValueError, SandboxError) as problem:
             log.warning("nodes whose machines are off are still in Kubernetes: %s", problem)
     server.shutdown()
 

@@ -14,6 +14,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from spillway.codec import decode, encode, from_json
+from spillway.errors import ConfigError, SandboxError
 from spillway.sandbox.settings import NodeSettings, SiteSettings, write_private
 
 BOOT = timedelta(seconds=15)
@@ -103,7 +104,13 @@ def fleet_file(state: Path, site: SiteSettings) -> Path:
 
 
 def read_fleet(file: Path) -> Fleet:
-    return decode(Fleet, from_json(file.read_text()))
+    """What is remembered; raises SandboxError where somebody has damaged the file, OSError where there is none."""
+    try:
+        return decode(Fleet, from_json(file.read_text()))
+    except (ValueError, ConfigError) as problem:
+        raise SandboxError(
+            f"{file}: expected the machines of a site, got {problem}; remove it, and its first ones begin anew"
+        ) from problem
 
 
 def change_fleet(file: Path, change: Callable[[Fleet], Fleet]) -> Fleet:
