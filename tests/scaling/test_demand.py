@@ -12,6 +12,7 @@ from spillway.model import Billing, PendingJob, PoolUse, Priority
 from spillway.scaling.demand import PoolDemand, demand_of
 from spillway.scaling.planner import plan_scaling
 from spillway.scaling.presets import THRIFTY
+from spillway.scaling.rules import QueueRule
 from spillway.scaling.sizes import size_of
 from spillway.testing.builders import NOW
 from spillway.testing.elastic import (
@@ -97,6 +98,25 @@ def test_a_job_of_the_past_takes_what_others_leave() -> None:
     assert demanded(use, past) == PoolDemand(reserved=1)
     assert demanded(use, past, pending_job("b")) == PoolDemand(reserved=1)
     assert demanded(pool_use(), past) == PoolDemand()
+
+
+def test_a_job_that_is_patient_takes_its_turn_at_what_there_is_and_has_nothing_bought() -> None:
+    sizes, queue = [size_of(pool_use(idle_node("n")), NOW)], (pending_job("a"), pending_job("b"))
+    demand = demand_of(queue, sizes, {POOL: 9}, NOW, patient={"a", "b"})
+    assert demand.pools[POOL] == PoolDemand(reserved=1)
+    demand = demand_of(queue, sizes, {POOL: 9}, NOW, patient={"a"})
+    assert demand.pools[POOL] == PoolDemand(reserved=1, new_nodes=1, gpus=8, jobs=1)
+    demand = demand_of(queue, [size_of(pool_use(), NOW)], {POOL: 9}, NOW, patient={"a"})
+    assert demand.pools[POOL] == PoolDemand(new_nodes=1, gpus=8, jobs=1)
+
+
+def test_an_idle_node_stays_for_a_job_that_has_not_waited_long_enough_to_have_one_ordered() -> None:
+    rules = replace(THRIFTY, reactive=QueueRule(after=2 * MINUTE))
+    use = pool_use(idle_node("a", timedelta(hours=1)))
+    [target] = plan_scaling(scaling_snapshot(use, queue=pending_jobs(3)), {}, rules)
+    assert (target.nodes, target.remove) == (1, ())
+    [target] = plan_scaling(scaling_snapshot(use, queue=pending_jobs(3), taken_at=NOW + MINUTE), {}, rules)
+    assert (target.nodes, target.remove) == (3, ())
 
 
 def test_how_many_wait_counts_all_that_may_order_nodes_now() -> None:

@@ -72,6 +72,7 @@ class StepsEntry(Numbers):
 
 class QueueEntry(Numbers):
     kind = QueueRule
+    after: Duration | None = None
     within: Duration | None = None
 
 

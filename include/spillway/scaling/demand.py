@@ -5,7 +5,7 @@ A pod is never split over nodes, several may share one, and a gang gets room for
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -36,7 +36,12 @@ class Demand:
 
 
 def demand_of(
-    queue: Sequence[PendingJob], sizes: Sequence[PoolSize], room: Mapping[tuple[str, str], int], now: datetime
+    queue: Sequence[PendingJob],
+    sizes: Sequence[PoolSize],
+    room: Mapping[tuple[str, str], int],
+    now: datetime,
+    *,
+    patient: Set[str] = frozenset(),
 ) -> Demand:
     """Each waiting job at one pool: the first with room for it on what there is and comes, else the first to have more.
 
@@ -46,6 +51,7 @@ def demand_of(
     Args:
         sizes: the pools, the preferred one first.
         room: how many more nodes each pool may have.
+        patient: runs that take their turn at what there is and comes, and have nothing bought yet.
     """
     found = {size.key: PoolDemand() for size in sizes}
     if not queue:
@@ -63,12 +69,13 @@ def demand_of(
             mine = suited[pods] = [one for one in bins if one.key in job.places and 0 < job.gpus_per_node <= one.whole]
         if not mine:
             continue
-        shape = (job.gpus_per_node, job.nodes, job.places)
+        shape, orders = (job.gpus_per_node, job.nodes, job.places), not job.backfill and job.run not in patient
         if shape not in hopeless:
-            if any(one.takes(job) for one in mine) or (not job.backfill and any(one.buys(job) for one in mine)):
+            if any(one.takes(job) for one in mine) or (orders and any(one.buys(job) for one in mine)):
                 continue
-            hopeless.add(shape)  # there is never more room than before, whatever is bought for others
-        if not job.backfill:
+            if orders:
+                hopeless.add(shape)  # there is never more room than before, whatever is bought for others
+        if orders:
             mine[0].lacks(job)
     return Demand(pools=found, waiting=waiting)
 

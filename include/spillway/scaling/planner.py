@@ -12,9 +12,9 @@ Who wins, the later over the earlier:
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 
-from spillway.model import Forecast, ManualOrder, OrderKind, PendingJob, PoolTarget, ScalingSnapshot
+from spillway.model import Forecast, ManualOrder, OrderKind, PoolTarget, ScalingSnapshot
 from spillway.scaling.ahead import foreseen
 from spillway.scaling.demand import demand_of
 from spillway.scaling.leaving import leave
@@ -44,7 +44,7 @@ def plan_scaling(
     orders: Orders = standing(snapshot.orders, now) if snapshot.orders else {}
     purse = Purse(snapshot.money_left, sizes)
     room = {size.key: _room(size, orders.get(size.key, ()), purse) for size in sizes}
-    demand = demand_of(_orders_nodes(snapshot, rules), sizes, room, now)
+    demand = demand_of(snapshot.queue, sizes, room, now, patient=_patient(snapshot, rules))
     reaction = react(snapshot, sizes, demand, room, rules)
     ahead = foreseen(snapshot, forecasts, sizes, rules)
     spare = Spare(reaction.spare_gpus)
@@ -65,12 +65,14 @@ def plan_scaling(
     return tuple(targets) if len(targets) == 1 else tuple(sorted(targets, key=lambda one: (one.cluster, one.pool)))
 
 
-def _orders_nodes(snapshot: ScalingSnapshot, rules: ScalingRules) -> Sequence[PendingJob]:
-    """What waits, without that which on-premises has room for sooner than a node comes."""
-    within = rules.reactive.within if isinstance(rules.reactive, QueueRule) else None
-    if not within or not snapshot.endings:
-        return snapshot.queue
-    return beyond(snapshot.queue, snapshot.endings, snapshot.taken_at, within)
+def _patient(snapshot: ScalingSnapshot, rules: ScalingRules) -> Set[str]:
+    """The runs that a rule for the queue orders no nodes for yet."""
+    rule, now, queue = rules.reactive, snapshot.taken_at, snapshot.queue
+    if not isinstance(rule, QueueRule):
+        return frozenset()
+    old = [job for job in queue if now - job.since >= rule.after] if rule.after else queue
+    left = beyond(old, snapshot.endings, now, rule.within) if rule.within and snapshot.endings else old
+    return {job.run for job in queue} - {job.run for job in left} if len(left) < len(queue) else frozenset()
 
 
 def _known(snapshot: ScalingSnapshot) -> list[PoolSize]:

@@ -68,9 +68,11 @@ class StepRule:
 class QueueRule:
     """Nodes for what waits, as soon as it waits; what nobody needs leaves by ``ScalingRules.idle_release``.
 
-    ``within``: no nodes for what on-premises is thought to have room for so soon; about the time that a node boots.
+    ``after``: no nodes for what has waited for less than this; it takes any room that there is. ``within``: none for
+    what on-premises is thought to have room for so soon; about the time that a node boots.
     """
 
+    after: timedelta = timedelta()
     within: timedelta = timedelta()
 
 
