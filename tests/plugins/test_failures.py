@@ -8,10 +8,18 @@ import pytest
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from spillway import errors
-from spillway.errors import ConfigError, IncompleteListing, KeepsChanging, SpillwayError, SyncIncomplete, Unreachable
+from spillway.errors import (
+    ConfigError,
+    IncompleteListing,
+    KeepsChanging,
+    ScalerBusy,
+    SpillwayError,
+    SyncIncomplete,
+    Unreachable,
+)
 from spillway_airflow.failures import typed_failures
 
-RETRYABLE = {Unreachable, SyncIncomplete, IncompleteListing, KeepsChanging}
+RETRYABLE = {Unreachable, SyncIncomplete, IncompleteListing, KeepsChanging, ScalerBusy}
 
 
 def test_exactly_these_errors_are_left_to_the_retries_of_airflow() -> None:
