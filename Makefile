@@ -10,7 +10,7 @@ BREAK ?=
 MOVER ?= *
 DEMO_FLAGS ?=
 
-.PHONY: help setup demo up down status test test-all test-docker test-k8s real-k8s chaos check format bench bench-movement lock clean
+.PHONY: help setup demo up down status test test-all test-docker test-k8s real-k8s chaos check format bench bench-movement bench-policy lock clean
 
 help: ## what there is
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -64,6 +64,9 @@ bench: setup ## one line a figure
 
 bench-movement: setup build/peers/.ready ## the movers against rclone and skopeo, a ratio a line; MOVER=datasets for one of them
 	@$(RUN) -m pytest $(wildcard tests/bench/test_movement_$(MOVER).py) -m slow -s -q
+
+bench-policy: setup ## policies, forecasts and bounds on the traces in the directory SPILLWAY_TRACES
+	@$(RUN) -m pytest $(wildcard tests/bench/test_policy*.py) -m slow -s -q
 
 build/peers/.ready: include/spillway/testing/peers.py
 	@$(RUN) -m spillway.testing.peers && touch $@

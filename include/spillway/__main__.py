@@ -33,7 +33,7 @@ COMMANDS = {
     "runs": "list, show, start, cancel, migrate, sweep",
     "scale": "node pools that come and go: plan, apply, add, shrink, withdraw, orders, changes",
     "transfers": "what was moved between sites or refused, newest last",
-    "history": "jobs as they were: export as a trace, import another scheduler's",
+    "history": "jobs as they were: export as a trace, import another scheduler's, make-up",
     "costs": "what a month cost, budgets, and how to spend less: report, budgets, correct",
     "ledger": "the database of runs, decisions and costs: upgrade",
 }

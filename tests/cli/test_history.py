@@ -98,3 +98,13 @@ def test_a_file_that_cannot_be_written_is_one_message(
     file = tmp_path / "none" / "jobs.csv"
     assert main(("history", "export", str(file))) == 1
     assert capsys.readouterr().err == f"spillway: {file}: cannot be written: No such file or directory\n"
+
+
+def test_a_made_up_trace_is_the_same_for_the_same_seed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    once, again = tmp_path / "a.csv.gz", tmp_path / "b.csv.gz"
+    for file in (once, again):
+        assert main(("history", "make-up", str(file), "--like", "philly", "--days", "3", "--month-end")) == 0
+    jobs = read_trace(once).jobs
+    assert capsys.readouterr().out.startswith(f"wrote {len(jobs)} made-up jobs to {once}\n")
+    assert once.read_bytes() == again.read_bytes()
+    assert {job.submitted_at.date().isoformat() for job in jobs} == {"2026-01-01", "2026-01-02", "2026-01-03"}

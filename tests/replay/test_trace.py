@@ -189,7 +189,7 @@ def test_the_log_of_philly_is_read_attempt_by_attempt(tmp_path: Path, indent: in
         file=str(file),
         format="philly",
         left_out={"ended without having started": 2},
-        notes=("1 rows were submitted before the one above them and were put in order",),
+        notes=("rows that were submitted before the one above them, put in order: 1",),
         jobs=(
             JobRecord(
                 job="a",
@@ -222,7 +222,7 @@ def test_a_row_that_is_there_twice_counts_once(tmp_path: Path) -> None:
 def test_rows_out_of_order_are_put_in_order_and_that_is_said(tmp_path: Path) -> None:
     trace = read_trace(written(tmp_path, PLAIN + "a,60,1,60\nb,10,1,60\nc,10,1,60\nd,0,1,60\n"))
     assert [job.job for job in trace.jobs] == ["d", "b", "c", "a"]
-    assert "2 rows were submitted before the one above them and were put in order" in trace.notes
+    assert "rows that were submitted before the one above them, put in order: 2" in trace.notes
 
 
 MEND = "; mend it, or leave such rows out with --leave-out-bad-rows"

@@ -1,4 +1,4 @@
-"""``history``: which jobs ran when, out to a file and in from another scheduler's log."""
+"""``history``: which jobs ran when, out to a file and in from another scheduler's log, or made up."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from spillway.commands.console import Console
 from spillway.commands.installation import Installation
-from spillway.commands.parsing import Parser, command, dry_run, group
+from spillway.commands.parsing import Parser, at_least_one, command, dry_run, group
 
 
 def register(parser: Parser) -> None:
@@ -25,6 +25,15 @@ def register(parser: Parser) -> None:
     words.add_argument("--source", metavar="NAME", required=True, help="what you call that scheduler, such as slurm")
     trace_options(words)
     dry_run(words)
+    words = command(subject, "make-up", _make_up, "write a trace of jobs that never ran, like those of a real cluster")
+    words.add_argument("file", metavar="FILE", type=Path, help="a CSV file, packed where its name ends in .gz")
+    words.add_argument("--like", choices=("itp", "philly"), default="itp", help="whose statistics (default: itp)")
+    words.add_argument(
+        "--from", dest="first", type=_day, default=datetime(2026, 1, 1, tzinfo=UTC), metavar="YYYY-MM-DD"
+    )
+    words.add_argument("--days", type=at_least_one, default=60, help="how many (default: 60)")
+    words.add_argument("--seed", type=int, default=1, help="the same one makes the same trace (default: 1)")
+    words.add_argument("--month-end", action="store_true", help="half as many jobs more in the last week of each month")
 
 
 def trace_options(words: Parser) -> None:
@@ -70,6 +79,18 @@ def _import(installation: Installation, console: Console, options: argparse.Name
     for reason, count in left_out.items():
         if count:
             console.say(f"left out: {count} ({reason})")
+    return 0
+
+
+def _make_up(installation: Installation, console: Console, options: argparse.Namespace) -> int:
+    from spillway.replay.synthetic import ITP_LIKE, PHILLY_LIKE, made_up
+    from spillway.replay.writing import write_trace
+
+    workload = {"itp": ITP_LIKE, "philly": PHILLY_LIKE}[options.like]
+    month_end = 1.5 if options.month_end else 1.0
+    jobs = made_up(workload, starts_at=options.first, days=options.days, seed=abs(options.seed), month_end=month_end)
+    write_trace(options.file, jobs)
+    console.say(f"wrote {len(jobs)} made-up jobs to {options.file}")
     return 0
 
 

@@ -104,7 +104,7 @@ def _trace(file: str, format: str, rows: Iterator[_Read], *, leave_out_bad_rows:
         raise BadTrace(file, None, f"has no job that can be used: {told}")
     found = list(jobs.values())
     late = sum(later.submitted_at < earlier.submitted_at for earlier, later in pairwise(found))
-    notes = [f"{late} rows were submitted before the one above them and were put in order"] if late else []
+    notes = [f"rows that were submitted before the one above them, put in order: {late}"] if late else []
     if (table := TABLES.get(format)) is not None and "started_at" not in table.columns:
         notes.append("the format tells no starts: each job is taken to have started when it was submitted")
     return Trace(
