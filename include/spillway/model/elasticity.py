@@ -202,7 +202,7 @@ class ScalingSnapshot:
     each pool, by (cluster, pool), last grew or shrank. ``base_nodes`` is how many nodes each pool was to have when the
     time rule of a window began to hold (``scaling.timed.began_at``). ``replaced`` are failed nodes that were replaced
     already.
-    ``money_left`` is what the tightest budget leaves of the month; None: no limit. ``endings`` are those foreseen
+    ``money_left`` is what all budgets leave of the month together; None: no limit. ``endings`` are those foreseen
     on-premises, soonest first; nothing is known of runs that are not there.
     """
 

@@ -28,6 +28,9 @@ def note_effects(services: Services, seen: ScalingSnapshot, say: Say) -> None:
     newest = {(change.cluster, change.pool): change for change in services.ledger.scaling_changes(since=now - MEMORY)}
     for key, change in newest.items():
         use = known.get(key)
+        if use is not None and change.asked_at is None and was_carried_out(use, change):
+            tell_failed(services, use, change.target, say)
+            change = services.ledger.change_is_asked(change, now)
         if use is None or change.asked_at is None or change.reached_at is not None:
             continue
         if is_reached(use, change):
@@ -41,6 +44,12 @@ def note_effects(services: Services, seen: ScalingSnapshot, say: Say) -> None:
         use = known.get((order.cluster, order.pool))
         if use is not None and order.ready_by is not None and order.ready_at is None:
             follow_order(services, order, use, say)
+
+
+def was_carried_out(use: PoolUse, change: ScalingChange) -> bool:
+    """Whether the provider has taken a change of which its line does not say so: who asked died before it could."""
+    left = {*change.target.remove} & {node.name for node in use.nodes}
+    return change.problem is None and use.wanted == change.target.nodes and not left
 
 
 def is_reached(use: PoolUse, change: ScalingChange) -> bool:

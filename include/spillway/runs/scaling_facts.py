@@ -9,7 +9,7 @@ from decimal import Decimal
 
 from spillway.clouds.base import NodePoolScaler
 from spillway.errors import SpillwayError
-from spillway.model import ClusterState, PendingJob, PoolUse, ScalingChange, ScalingSnapshot, SiteKind, UsePoint
+from spillway.model import ClusterState, Ending, PendingJob, PoolUse, ScalingChange, ScalingSnapshot, SiteKind, UsePoint
 from spillway.observe import Asked
 from spillway.runs.services import Services
 from spillway.scaling.timed import began_at
@@ -69,6 +69,7 @@ def scaling_snapshot(services: Services, asked: Mapping[str, NodePoolScaler | Sp
         base_nodes=_base_nodes(pools, done, began_at(declared.scaling, now)),
         replaced=frozenset(name for change in done for name in change.target.replaces),
         money_left=money_left(services, now),
+        endings=_endings(services),
     )
 
 
@@ -107,6 +108,17 @@ def _bound(states: Iterable[ClusterState]) -> frozenset[str]:
 def _coming(promised: Mapping[str, PendingJob], bound: frozenset[str]) -> tuple[PendingJob, ...]:
     """Those whose pods are still to come: what has a node is seen there."""
     return tuple(job for label, job in sorted(promised.items()) if label not in bound)
+
+
+def _endings(services: Services) -> tuple[Ending, ...]:
+    """The runs on-premises that say when they have ended at the latest, those first that end first."""
+    owned = {c.name for c in services.configuration.clusters.values() if c.kind is SiteKind.ONPREM}
+    found = [
+        Ending(at=r.ends_at, place=(r.cluster, r.pool), gpus_per_node=r.gpus_per_node, nodes=r.nodes)
+        for r in services.ledger.reservations()
+        if r.cluster in owned and r.ends_at is not None and r.gpus_per_node
+    ]
+    return tuple(sorted(found, key=lambda ending: (ending.at, ending.place)))
 
 
 def _points(services: Services, kind: SiteKind, now: datetime) -> tuple[UsePoint, ...]:

@@ -1,0 +1,80 @@
+"""What the scaler is told: who waits or is still to come, what budgets leave, what a window began with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
+from decimal import Decimal
+
+import pytest
+
+from spillway.model import Budget, Ending, JobSpec, PoolTarget, ScalingSnapshot, Tier
+from spillway.runs.scaling_facts import scalers, scaling_snapshot
+from spillway.runs.services import Services
+from spillway.scaling.presets import DEFAULT
+from spillway.scaling.rules import WindowRule
+from spillway.testing.carried_run import Carried
+from spillway.testing.polling import eventually
+from spillway.windows import Iteration
+
+MakeJob = Callable[..., JobSpec]
+Carry = Callable[[JobSpec], Carried]
+GPU = ("cloud", "gpu")
+
+
+def seen(services: Services) -> ScalingSnapshot:
+    return scaling_snapshot(services, scalers(services))
+
+
+def test_what_is_promised_a_place_is_still_to_come_until_its_pod_has_a_node(
+    services: Services, open_run: Carry, make_job: MakeJob
+) -> None:
+    run = open_run(make_job(steps=400, pace=0.2, gpus_per_node=4, tier=Tier.PUBLIC))
+    run.place()
+    (coming,) = seen(services).queue
+    assert (coming.run, coming.gpus, coming.places) == (run.run, 4, frozenset({GPU}))
+    run.start()
+    eventually(lambda: [node.pods for use in seen(services).pools for node in use.nodes], any, seconds=120)
+    assert seen(services).queue == ()
+
+
+@pytest.mark.parametrize(
+    ("departments", "left"),
+    [((), None), (("research",), None), (("production", "research"), Decimal(30))],
+    ids=["no budgets", "a department without one", "all of them"],
+)
+def test_money_is_limited_where_every_department_is(
+    services: Services, departments: tuple[str, ...], left: Decimal | None
+) -> None:
+    limits = {"production": Decimal(10), "research": Decimal(20)}
+    budgets = tuple(Budget(department=name, limit=limits[name]) for name in departments)
+    policy = replace(services.configuration.policy, budgets=budgets)
+    limited = replace(services, configuration=replace(services.configuration, policy=policy))
+    assert seen(limited).money_left == left
+
+
+def test_a_window_counts_from_the_nodes_that_its_first_change_found(services: Services) -> None:
+    window = WindowRule(iteration=Iteration(), lead=timedelta(days=35))
+    configuration = replace(services.configuration, scaling=replace(DEFAULT, window=window))
+    in_window = replace(services, configuration=configuration)
+    assert (seen(services).base_nodes, seen(in_window).base_nodes) == ({}, {GPU: 2})
+    for before, nodes in ((1, 2), (2, 3)):
+        target = PoolTarget(cluster="cloud", pool="gpu", nodes=nodes)
+        begun = services.ledger.begin_change(target, before=before, actor="a test", now=services.clock())
+        services.ledger.change_is_asked(begun, services.clock())
+    found = seen(in_window)
+    assert found.base_nodes == {GPU: 1}
+    assert set(found.last_out) == {GPU}
+    assert (found.last_in, found.replaced) == ({}, frozenset())
+
+
+def test_runs_on_premises_that_say_how_long_they_train_are_room_to_come(
+    services: Services, open_run: Carry, make_job: MakeJob
+) -> None:
+    hour = timedelta(hours=1)
+    run = open_run(make_job(gpus_per_node=2, tier=Tier.CORE, expected_duration=hour))
+    attempt = run.place()
+    open_run(make_job(gpus_per_node=2, tier=Tier.CORE)).place()
+    ending = Ending(at=attempt.reserved_at + hour, place=("onprem", "gpu"), gpus_per_node=2, nodes=1)
+    assert seen(services).endings == (ending,)
