@@ -34,6 +34,8 @@ COMMANDS = {
     "scale": "node pools that come and go: plan, apply, add, shrink, withdraw, orders, changes",
     "transfers": "what was moved between sites or refused, newest last",
     "history": "jobs as they were: export as a trace, import another scheduler's, make-up",
+    "sample": "write down every half minute what clusters and queue are like, until it is ended",
+    "demand": "GPUs, what they do, who waits for them, and how old each figure is",
     "costs": "what a month cost, budgets, and how to spend less: report, budgets, correct",
     "ledger": "the database of runs, decisions and costs: upgrade",
 }

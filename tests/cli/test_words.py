@@ -25,6 +25,8 @@ COMMANDS = (
     "runs",
     "scale",
     "transfers",
+    "sample",
+    "demand",
     "ledger",
 )
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import urllib.error
 import urllib.parse
 import urllib.request
+from typing import Any
 
 import pytest
 
 from spillway.sandbox.airflow_api import AirflowApi
 from spillway.testing.airflow_server import NOBODY, AirflowSandbox, DagRun
+from spillway.testing.polling import eventually
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -25,7 +28,8 @@ def paths(airflow: AirflowSandbox, run: DagRun) -> list[str]:
     """One address of every route."""
     asked = {"dag_id": run.dag_id, "run_id": run.run_id, "task_id": "place", "map_index": "{MAP_INDEX}"}
     [name] = airflow.training_runs(run)
-    return ["/spillway/decisions", f"/spillway/runs/{name}", f"/spillway/asked-by?{urllib.parse.urlencode(asked)}"]
+    of_run, of_task = f"/spillway/runs/{name}", f"/spillway/asked-by?{urllib.parse.urlencode(asked)}"
+    return ["/spillway/decisions", of_run, of_task, "/spillway/demand", "/spillway/demand.json"]
 
 
 def answer(airflow: AirflowSandbox, path: str, headers: dict[str, str] | None = None) -> tuple[int, str]:
@@ -54,13 +58,14 @@ def test_every_route_is_shut_to_strangers_and_open_to_whoever_may_read_the_dag(
 def test_a_user_without_a_role_reads_no_decision(airflow: AirflowSandbox, trained: DagRun) -> None:
     listed, *others = paths(airflow, trained)
     nobody = bearer(airflow.api_of(NOBODY))
-    assert [answer(airflow, path, nobody)[0] for path in others] == [403, 403]
+    assert [answer(airflow, path, nobody)[0] for path in others] == [403] * len(others)
     status, page = answer(airflow, listed, nobody)
     assert (status, "No run that you may read" in page) == (200, True)
 
 
 def test_the_page_of_the_task_and_its_log_have_the_same_table(airflow: AirflowSandbox, trained: DagRun) -> None:
-    listed, of_run, of_task = (answer(airflow, path, bearer(airflow.api))[1] for path in paths(airflow, trained))
+    pages = paths(airflow, trained)[:3]
+    listed, of_run, of_task = (answer(airflow, path, bearer(airflow.api))[1] for path in pages)
     [name] = airflow.training_runs(trained)
     log = trained.log("place")
     for told in ("onprem/gpu/owned", "cloud/gpu/spot", "interruption: may not be interrupted (spot_ok is false)"):
@@ -74,8 +79,27 @@ def test_the_page_of_the_task_and_its_log_have_the_same_table(airflow: AirflowSa
 
 def test_the_ui_knows_its_views(airflow: AirflowSandbox) -> None:
     plugins = airflow.api.call("GET", "/plugins")["plugins"]
-    views = {v["destination"]: v["url_route"] for p in plugins if p["name"] == "spillway" for v in p["external_views"]}
-    assert views == {"task_instance": "placement", "dag_run": "placements", "nav": "placement-decisions"}
+    views = {
+        (v["destination"], v["url_route"]) for p in plugins if p["name"] == "spillway" for v in p["external_views"]
+    }
+    assert views == {
+        ("task_instance", "placement"),
+        ("dag_run", "placements"),
+        ("nav", "placement-decisions"),
+        ("nav", "gpu-demand"),
+    }
+
+
+def test_the_page_of_demand_is_fed_by_the_sampler_beside_airflow(airflow: AirflowSandbox) -> None:
+    def told() -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(answer(airflow, "/spillway/demand.json", bearer(airflow.api))[1])
+        return found
+
+    figures = eventually(told, lambda found: not found["stale"], seconds=300, pause=1)
+    assert {(pool["cluster"], pool["pool"], pool["gpus"]) for pool in figures["pools"]} == {
+        (site.name, site.nodes[0].pool, sum(node.gpus for node in site.nodes)) for site in airflow.settings.sites
+    }
+    assert "<svg" in answer(airflow, "/spillway/demand", bearer(airflow.api))[1]
 
 
 def test_without_the_ledger_each_page_says_so(airflow: AirflowSandbox, trained: DagRun) -> None:

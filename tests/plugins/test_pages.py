@@ -210,4 +210,5 @@ def test_the_ui_is_given_addresses_below_its_own(monkeypatch: pytest.MonkeyPatch
     assert {view["href"].partition("?")[0] for view in views()} == {
         "/air/flow/spillway/asked-by",
         "/air/flow/spillway/decisions",
+        "/air/flow/spillway/demand",
     }

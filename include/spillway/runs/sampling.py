@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
+from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from spillway.clouds.base import ClusterClient
@@ -157,6 +158,15 @@ class _Described:
 
     cluster: Cluster
     describe: Callable[[], Any]
+
+
+def declared_files(directory: Path) -> object:
+    """A value that is another one when a file of the configuration is; the same while they cannot be looked at."""
+    try:
+        found = [(file.name, file.stat().st_mtime_ns, file.stat().st_size) for file in directory.glob("*.yaml")]
+    except OSError:
+        return None
+    return tuple(sorted(found))
 
 
 def open_prometheus(cluster: Cluster, connect: Connect) -> Prometheus:

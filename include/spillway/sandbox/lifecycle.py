@@ -128,7 +128,28 @@ def prepare(settings: SandboxSettings, say: Say, *, with_airflow: bool) -> None:
 
 def processes(settings: SandboxSettings, *, with_airflow: bool) -> tuple[ProcessSpec, ...]:
     """Every process of the sandbox."""
-    return site_processes(settings) + (airflow_processes(settings) if with_airflow else ())
+    beside = (sampler_process(settings), *airflow_processes(settings)) if with_airflow else ()
+    return site_processes(settings) + beside
+
+
+def sampler_process(settings: SandboxSettings) -> ProcessSpec:
+    """What writes down every half minute what the sites and the queue are like."""
+    return ProcessSpec(
+        name="sampler",
+        argv=(sys.executable, "-m", "spillway", "sample"),
+        environment={
+            "PATH": "/usr/bin:/bin",
+            "HOME": os.environ.get("HOME", "/"),
+            "LANG": "C.UTF-8",
+            "PYTHONPATH": str(INCLUDE),
+            "PYTHONUNBUFFERED": "1",
+            "SPILLWAY_CONFIG_DIR": str(settings.config),
+            "SPILLWAY_CONNECTIONS": str(settings.connections),
+        },
+        working_directory=settings.state,
+        ready=lambda: True,
+        stage=1,
+    )
 
 
 def supervise(settings: SandboxSettings, *, with_airflow: bool) -> None:

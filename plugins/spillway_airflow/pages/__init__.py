@@ -45,4 +45,11 @@ def views() -> list[dict[str, str]]:
             "destination": "nav",
             "category": "browse",
         },
+        {
+            "name": "GPU demand",
+            "href": f"{at}/demand",
+            "url_route": "gpu-demand",
+            "destination": "nav",
+            "category": "browse",
+        },
     ]

@@ -1,4 +1,4 @@
-"""Why a job runs where it runs: the stored decisions as pages.
+"""Why a job runs where it runs, and what the GPUs do: the stored decisions and samples as pages.
 
 They show what the task's log and ``explain`` show, from the same words. Nobody reads one without being logged in, nor
 a run's without the right to read the DAG that asked for it; of a run that no DAG asked for, the right to read them all.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,17 +18,25 @@ from airflow.api_fastapi.core_api.security import GetUserDep, get_user
 from airflow.configuration import conf
 from airflow.models.dag import DagModel
 from fastapi import Depends, FastAPI, HTTPException, Request
-from fastapi.responses import HTMLResponse
+from fastapi.responses import HTMLResponse, JSONResponse
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
 from pydantic import StringConstraints
 
+from spillway.codec import encode
+from spillway.demand.figures import DemandFigures
+from spillway.demand.render import cells as demand_cells
+from spillway.demand.render import queue_cells, remarks, totals
 from spillway.errors import Missing, SpillwayError
 from spillway.ledger import Ledger
 from spillway.placement.explain import cells, clusters, giving_way, headline, inputs, why_not
+from spillway.runs.demand_report import demand_chart, demand_now
 from spillway.runs.explaining import Explained, explained
-from spillway_airflow.hooks import ledger
+from spillway_airflow.hooks import configuration, ledger
 
 NEWEST_RUNS = 100
+REFRESHED_EVERY = 60
+"""Seconds; a page of figures asks anew by itself, and where that fails no figures are left to be taken for new."""
 RUNS_IN_FULL, DECISIONS_IN_FULL = 5, 20
 """A DAG run may have asked for hundreds of runs, and each may have had hundreds of attempts."""
 TEMPLATES = Environment(
@@ -48,7 +57,7 @@ app = FastAPI(dependencies=[Depends(get_user)], openapi_url=None, docs_url=None,
 
 @app.exception_handler(SpillwayError)
 def cannot_be_told(request: Request, problem: SpillwayError) -> HTMLResponse:
-    """The ledger cannot be used now, whatever the reason."""
+    """The ledger, or what is declared, cannot be used now, whatever the reason."""
     log.warning("%s cannot be shown: %s", request.url.path, problem)
     return _page("problem", 503, title="The ledger cannot be read now", told=str(problem))
 
@@ -64,6 +73,44 @@ def decisions(user: GetUserDep, opened: OpenLedger) -> HTMLResponse:
     dags = get_auth_manager().get_authorized_dag_ids(user=user, method="GET")
     recent = opened.recent_decisions(dags, by_no_dag=_may_read(user, None), newest=NEWEST_RUNS)
     return _page("decisions", told=[(entry, headline(entry.decision)) for entry in recent], newest=NEWEST_RUNS)
+
+
+@app.get("/demand")
+def demand(user: GetUserDep, opened: OpenLedger, department: Name | None = None) -> HTMLResponse:
+    """GPUs, what they do and who waits for them, each figure with its age; the last day as a chart.
+
+    Whoever may read any DAG sees it; the jobs that wait only who may read all of them.
+    """
+    _require_any(user)
+    told, chart = _demand(opened, department), demand_chart(opened, configuration().clusters, datetime.now(UTC))
+    table, may_read_all = demand_cells(told), _may_read(user, None)
+    lines = [(line, pool.stale) for line, pool in zip(table[1:], told.pools, strict=True)]
+    return _page(
+        template="demand.html",
+        asked_at=f"{told.asked_at:%Y-%m-%d %H:%M:%S} UTC",
+        refreshed_every=REFRESHED_EVERY,
+        department=department,
+        departments=sorted(configuration().policy.quotas),
+        total=totals(told),
+        stale=told.stale,
+        remarks=remarks(told)[:-1],
+        cells=table,
+        lines=lines,
+        queue=queue_cells(told) if may_read_all else [],
+        chart=Markup(chart),
+    )
+
+
+@app.get("/demand.json")
+def demand_as_data(user: GetUserDep, opened: OpenLedger, department: Name | None = None) -> JSONResponse:
+    """The same for a program, with what is stale and why."""
+    _require_any(user)
+    told = encode(_demand(opened, department))
+    return JSONResponse(told if _may_read(user, None) else told | {"queue": None}, headers=HEADERS)
+
+
+def _demand(opened: Ledger, department: str | None) -> DemandFigures:
+    return demand_now(opened, configuration().clusters, datetime.now(UTC), department)
 
 
 @app.get("/runs/{run}")
@@ -123,6 +170,12 @@ def _require(user: Any, dag_id: str | None) -> None:
         raise HTTPException(403, "Forbidden")
 
 
+def _require_any(user: Any) -> None:
+    """The user may read some DAG."""
+    if not get_auth_manager().get_authorized_dag_ids(user=user, method="GET"):
+        raise HTTPException(403, "Forbidden")
+
+
 def _may_read(user: Any, dag_id: str | None) -> bool:
     """Whether the user may read the DAG; None: every DAG."""
     teams = conf.getboolean("core", "multi_team")
@@ -130,6 +183,6 @@ def _may_read(user: Any, dag_id: str | None) -> bool:
     return get_auth_manager().is_authorized_dag(method="GET", details=DagDetails(id=dag_id, team_name=team), user=user)
 
 
-def _page(kind: str, status: int = 200, **shown: Any) -> HTMLResponse:
-    text = TEMPLATES.get_template("page.html").render(kind=kind, **shown)
+def _page(kind: str = "", status: int = 200, *, template: str = "page.html", **shown: Any) -> HTMLResponse:
+    text = TEMPLATES.get_template(template).render(kind=kind, **shown)
     return HTMLResponse(text, status_code=status, headers=HEADERS)

@@ -1,0 +1,36 @@
+"""``demand``: GPUs, what they do, who waits for them, and how old each figure is."""
+
+from __future__ import annotations
+
+import argparse
+
+from spillway.commands.console import Console
+from spillway.commands.installation import Installation
+from spillway.commands.parsing import Parser, carried_out
+
+
+def register(parser: Parser) -> None:
+    """Add the words of the command."""
+    carried_out(parser, _demand, json=True)
+    parser.add_argument("--department", help="what its jobs use and wait for, not everybody's")
+
+
+def _demand(installation: Installation, console: Console, options: argparse.Namespace) -> int:
+    """0 where all of it is current, 1 where some is not."""
+    from spillway.codec import encode
+    from spillway.demand.render import aligned, cells, queue_cells, remarks
+    from spillway.errors import UnknownName
+    from spillway.runs.demand_report import demand_now
+
+    services = installation.services()
+    declared, department = services.configuration, options.department
+    if department is not None and department not in declared.policy.quotas:
+        raise UnknownName("department", department, declared.policy.quotas)
+    figures = demand_now(services.ledger, declared.clusters, services.clock(), department)
+    if options.json:
+        console.data(encode(figures))
+    else:
+        waiting = queue_cells(figures)
+        parts = [aligned(cells(figures)), *([aligned(waiting)] if waiting else []), "\n".join(remarks(figures))]
+        console.say("\n\n".join(parts))
+    return 1 if figures.stale else 0

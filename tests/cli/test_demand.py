@@ -1,0 +1,78 @@
+"""``sample`` and ``demand``; of an installation whose clusters nobody has started."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from spillway.__main__ import main
+from spillway.model import PoolSample, Sample
+from spillway.sandbox.settings import INCLUDE
+from spillway.testing.installed import Installed, install
+from spillway.testing.polling import eventually
+
+
+@pytest.fixture
+def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Installed:
+    made = install(tmp_path / "installed", monkeypatch)
+    monkeypatch.setenv("SPILLWAY_CONNECTIONS", str(made.settings.connections))
+    return made
+
+
+def test_demand_is_told_with_its_age_and_ends_with_1_where_some_of_it_is_old(
+    installed: Installed, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["demand"]) == 1
+    assert "never" in capsys.readouterr().out
+    pools = tuple(
+        PoolSample(cluster=site.name, pool=site.nodes[0].pool, gpus=4, used_gpus=1, nodes=2, idle_nodes=0)
+        for site in installed.settings.sites
+    )
+    installed.ledger.record_sample(Sample(at=datetime.now(UTC), pools=pools))
+    assert main(["demand", "--department", "research"]) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == "in all 0 of 8 GPUs used by research, 0 waited for"
+    assert main(["demand", "--json"]) == 0
+    data = json.loads(capsys.readouterr().out)
+    assert (data["stale"], [pool["used_gpus"] for pool in data["pools"]]) == (False, [1, 1])
+    assert main(["demand", "--department", "reserch"]) == 1
+    assert "Did you mean 'research'?" in capsys.readouterr().err
+
+
+def test_a_sample_is_taken_of_clusters_that_are_away_too(
+    installed: Installed, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["sample", "--once"]) == 0
+    newest = installed.ledger.newest_sample(datetime.now(UTC))
+    assert newest is not None
+    assert (newest.pools, sorted(newest.unknown)) == ((), ["cloud", "onprem"])
+    assert main(["demand", "--json"]) == 1
+    assert "unreachable" in json.loads(capsys.readouterr().out)["pools"][0]["cause"]
+
+
+def test_a_sampler_goes_on_until_it_is_told_to_end(installed: Installed) -> None:
+    environment = os.environ | {"PYTHONPATH": str(INCLUDE), "PYTHONUNBUFFERED": "1"}
+    sampler = subprocess.Popen(
+        [sys.executable, "-m", "spillway", "sample"], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    try:
+        eventually(lambda: installed.ledger.newest_sample(datetime.now(UTC)))
+        assert sampler.poll() is None
+        sampler.send_signal(signal.SIGTERM)
+        out, err = sampler.communicate(timeout=60)
+    finally:
+        sampler.kill()
+    assert (sampler.returncode, out) == (143, b"sampling every 30 s\n")
+    assert err.count(b"fails, which is a gap for as long as it lasts") == 2
+
+
+def test_what_is_wrong_from_the_start_is_told_at_once(installed: Installed, capsys: pytest.CaptureFixture[str]) -> None:
+    installed.edit("policy.yaml", lambda policy: policy.update(samples={"keep": {"hours": "3"}}))
+    assert main(["sample"]) == 1
+    assert "policy.yaml: samples.keep.hours: expected a duration" in capsys.readouterr().err
