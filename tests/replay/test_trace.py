@@ -10,12 +10,15 @@ from pathlib import Path
 from zoneinfo import ZoneInfo
 
 import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
 
 from spillway.errors import BadTrace, UnknownName
 from spillway.model import Priority
 from spillway.model.demand import JobRecord
 from spillway.replay.fields import Clock
-from spillway.replay.trace import FAULTY, SAME_ROW, Trace, read_trace
+from spillway.replay.formats import TABLES
+from spillway.replay.trace import FAULTY, FORMATS, SAME_ROW, Trace, read_trace
 
 START = datetime(2026, 3, 2, tzinfo=UTC)
 PLAIN = "job,submitted_at,gpus,duration_seconds\n"
@@ -233,7 +236,9 @@ MEND = "; mend it, or leave such rows out with --leave-out-bad-rows"
     [
         ("a,0,1,nan", "duration_seconds: expected a number, got 'nan'"),
         ("a,0,1,-5", "duration_seconds: expected seconds, not fewer than 0, got '-5'"),
-        ("a,0,-1,60", "gpus: expected a number, not less than 0, got '-1'"),
+        ("a,0,-1,60", "gpus: expected a number from 0 to 1,000,000, got '-1'"),
+        ("a,0,1e9,60", "gpus: expected a number from 0 to 1,000,000, got '1e9'"),
+        ("a,0,1_0,60", "gpus: expected a number, got '1_0'"),
         ("a,0,1.5,60", "gpus: expected a whole number, got '1.5'"),
         ("a,0,nan,60", "gpus: expected a number, got 'nan'"),
         ("a,0,,60", "gpus: expected a whole number, got none"),
@@ -244,6 +249,10 @@ MEND = "; mend it, or leave such rows out with --leave-out-bad-rows"
         ("a,0,1,1e300", "duration_seconds: 1e300 seconds are no duration"),
         ("a,0,1,1e13", "duration_seconds: 1e+13 seconds after its start are no moment"),
         ("a,noon,1,60", "submitted_at: expected a moment such as 2026-03-01T12:00:00Z, or seconds, got 'noon'"),
+        (
+            "a,0001-01-01T00:00+14:00,1,60",
+            "submitted_at: expected a moment such as 2026-03-01T12:00:00Z, or seconds, got '0001-01-01T00:00+14:00'",
+        ),
         (",0,1,60", "job: expected a name, got none"),
         ("a,0,1", "expected 4 fields, got 3"),
         ("b,0,2,60", "job 'b' is in line 2 already, with other values"),
@@ -294,6 +303,10 @@ def test_a_column_is_named_as_the_file_names_it(tmp_path: Path) -> None:
         ("[{]", "line 1: is no JSON: Expecting property name enclosed in double quotes"),
         ('[\n{"jobid": "a"}]', "line 2: expected an object with 'jobid', 'submitted_time' and 'attempts'"),
         ('[{"jobid": "a", "attempts": []}]', "line 1: jobid, submitted_time: expected both"),
+        ('{"a":' * 100_000, "line 1: is nested deeper than any log"),
+        ('[{"jobid": "a", "submitted_time": "0", "attempts": [7]}]', "line 1: attempts: expected objects with"),
+        ('[{"jobid": "a", "submitted_time": "0", "attempts": [{"start_time": 1, "detail": [{"gpus": 8}, 9]}]}]',
+         "has no job that can be used: 1 ended without having started"),
         ("[]", "has no job that can be used"),
         ("a\0b", "is no text; unpack an archive first"),
     ],
@@ -324,3 +337,50 @@ def test_what_cannot_be_read_is_told_without_a_traceback(tmp_path: Path) -> None
     latin.write_bytes(PLAIN.encode() + "caf\xe9,0,1,60\n".encode("latin-1"))
     with pytest.raises(BadTrace, match="is no UTF-8 text"):
         read_trace(latin)
+
+
+CELLS = st.sampled_from([
+    "", "a", "0", "1", "-1", "nan", "inf", "1e308", "8.5", "None", "2026-03-02", "9999-12-31T23:59Z", '"', "\r",
+])  # fmt: skip
+HEADERS = st.sampled_from([",".join([*table.columns.values(), table.part or "x"]) for table in TABLES.values()])
+TABLES_OF_ANYTHING = st.builds(
+    lambda header, rows: "\n".join([header, *(",".join(row) for row in rows)]),
+    HEADERS,
+    st.lists(st.lists(CELLS, min_size=6, max_size=12), max_size=6),
+)
+VALUES = st.recursive(
+    st.none() | st.integers() | st.sampled_from(["a", "0", "nan", "2026-03-02 00:00:00"]),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(["jobid", "submitted_time", "attempts", "start_time", "detail", "gpus"]), inner
+        )
+    ),
+    max_leaves=12,
+)
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    content=st.binary(max_size=60)
+    | TABLES_OF_ANYTHING.map(str.encode)
+    | VALUES.map(lambda value: json.dumps([value]).encode()),
+    format=st.none() | st.sampled_from(FORMATS),
+    leave_out=st.booleans(),
+)
+@example(content=b"\x1f\x8b", format=None, leave_out=False)
+@example(content=b"\xef\xbb\xbf", format="philly", leave_out=True)
+def test_whatever_a_file_holds_it_is_a_trace_in_order_or_one_refusal(
+    tmp_path: Path, content: bytes, format: str | None, *, leave_out: bool
+) -> None:
+    file = tmp_path / "anything"
+    file.write_bytes(content)
+    try:
+        trace = read_trace(file, format=format, leave_out_bad_rows=leave_out)
+    except BadTrace as refusal:
+        assert str(refusal).startswith(f"{file}: ")
+        return
+    assert trace.jobs == tuple(sorted(trace.jobs, key=lambda job: job.submitted_at))
+    for job in trace.jobs:
+        assert job.gpus > 0
+        assert job.duration is None or job.duration >= timedelta()

@@ -10,6 +10,9 @@ from datetime import UTC, datetime, timedelta, tzinfo
 ABSENT = frozenset({"", "None", "none", "null", "NULL", "NA", "N/A"})
 """How the known formats write that there is no value. NaN is none of them: there it is a fault."""
 
+MOST = 1_000_000
+"""More GPUs or nodes than this no job has."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Clock:
@@ -21,18 +24,18 @@ class Clock:
     def moment(self, column: str, text: str) -> datetime:
         """The moment, in UTC; a text that two moments may have (clocks go back) is the first of them."""
         try:
-            return self.epoch + timedelta(seconds=float(text))
+            return self.epoch + timedelta(seconds=_float(text))
         except OverflowError:
             raise ValueError(f"{column}: {text} seconds are no moment") from None
         except ValueError:
             pass
         try:
             told = datetime.fromisoformat(text)
-        except ValueError:
+            return (told if told.tzinfo else told.replace(tzinfo=self.zone)).astimezone(UTC)
+        except (ValueError, OverflowError):
             raise ValueError(
                 f"{column}: expected a moment such as 2026-03-01T12:00:00Z, or seconds, got '{text}'"
             ) from None
-        return (told if told.tzinfo else told.replace(tzinfo=self.zone)).astimezone(UTC)
 
     def optional(self, row: Mapping[str, str], column: str) -> datetime | None:
         text = row.get(column, "")
@@ -54,30 +57,33 @@ def duration(row: Mapping[str, str], column: str) -> timedelta | None:
 
 
 def whole(row: Mapping[str, str], column: str) -> int | None:
-    """A whole number, not less than 0 (``8`` or ``8.0``); None where the field is absent."""
+    """A whole number from 0 to ``MOST`` (``8`` or ``8.0``); None where the field is absent."""
     text = row.get(column, "")
     if text in ABSENT:
         return None
-    try:
-        value = int(text)
-    except ValueError:
-        found = number(column, text)
-        if not found.is_integer():
-            raise ValueError(f"{column}: expected a whole number, got '{text}'") from None
-        value = int(found)
-    if value < 0:
-        raise ValueError(f"{column}: expected a number, not less than 0, got '{text}'")
-    return value
+    value = number(column, text)
+    if not value.is_integer():
+        raise ValueError(f"{column}: expected a whole number, got '{text}'")
+    if not 0 <= value <= MOST:
+        raise ValueError(f"{column}: expected a number from 0 to {MOST:,}, got '{text}'")
+    return int(value)
 
 
 def number(column: str, text: str) -> float:
     try:
-        value = float(text)
+        value = _float(text)
     except ValueError:
         raise ValueError(f"{column}: expected a number, got '{text}'") from None
     if not math.isfinite(value):
         raise ValueError(f"{column}: expected a number, got '{text}'")
     return value
+
+
+def _float(text: str) -> float:
+    """The number of a text, where it is one to other readers than Python too (``1_000`` is not)."""
+    if "_" in text or not text.isascii():
+        raise ValueError(text)
+    return float(text)
 
 
 def text(row: Mapping[str, str], column: str) -> str | None:

@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 
 from spillway.model import Priority
 from spillway.model.demand import JobRecord
-from spillway.replay.fields import ABSENT, Clock, duration, number, text, whole
+from spillway.replay.fields import ABSENT, MOST, Clock, duration, number, text, whole
 
 NO_GPU = "asked for no GPU"
 NEVER_STARTED = "ended without having started"
@@ -159,14 +159,16 @@ def philly_job(entry: object, clock: Clock) -> JobRecord:
 
 def _attempt(attempt: object, clock: Clock) -> tuple[datetime, datetime | None, int, int] | None:
     """Start, end, GPUs and nodes of an attempt; None for one that was not logged whole."""
-    if not isinstance(attempt, dict) or not isinstance(attempt.get("detail", []), list):
+    detail = (attempt.get("detail") or []) if isinstance(attempt, dict) else None
+    if not isinstance(attempt, dict) or not isinstance(detail, list):
         raise ValueError("attempts: expected objects with 'start_time', 'end_time' and 'detail'")
-    servers = [server for server in attempt.get("detail", []) if isinstance(server, dict) and server.get("gpus")]
+    gpus = [server.get("gpus") for server in detail if isinstance(server, dict)]
+    servers = [held for held in gpus if isinstance(held, list) and held]
     row = {name: str(attempt.get(name) or "") for name in ("start_time", "end_time")}
     start, end = clock.optional(row, "start_time"), clock.optional(row, "end_time")
     if start is None or not servers:
         return None
-    return start, end, sum(len(server["gpus"]) for server in servers), len(servers)
+    return start, end, sum(map(len, servers)), len(servers)
 
 
 def _after(start: datetime, held: timedelta) -> datetime:
@@ -189,7 +191,10 @@ def _pai_gpus(row: Row) -> int:
     asked = number("gpus", told) if (told := row.get("gpus", "")) not in ABSENT else 0.0
     if asked < 0:
         raise ValueError(f"gpus: expected a number, not less than 0, got '{told}'")
-    return math.ceil(asked / 100) * (whole(row, "nodes") or 1)
+    gpus = math.ceil(asked / 100) * (whole(row, "nodes") or 1)
+    if gpus > MOST:
+        raise ValueError(f"gpus: {told} percent of so many instances are more than {MOST:,}")
+    return gpus
 
 
 _OWN = {

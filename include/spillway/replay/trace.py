@@ -200,6 +200,8 @@ def _philly(stream: TextIO, start: str, file: str, clock: Clock) -> Iterator[_Re
             if at == len(buffer):
                 return
             raise BadTrace(file, line + buffer.count("\n", at, problem.pos), f"is no JSON: {problem.msg}") from problem
+        except RecursionError as problem:
+            raise BadTrace(file, line, "is nested deeper than any log") from problem
         try:
             job = philly_job(entry, clock)
         except (LeftOut, ValueError) as reason:
