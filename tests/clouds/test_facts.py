@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -81,6 +81,17 @@ def test_a_node_is_read_into_the_pool_with_the_most_specific_selector() -> None:
         also_matches=("any",),
     )
     assert node_state(node(), POOLS[2:]).pool is None
+
+
+def test_a_node_tells_since_when_it_is_there_and_since_when_it_is_ready() -> None:
+    seen = node()
+    seen["metadata"]["creationTimestamp"] = "2026-11-30T11:55:00Z"
+    assert (node_state(seen, POOLS).created_at, node_state(seen, POOLS).ready_at) == (
+        MOMENT - timedelta(minutes=5),
+        MOMENT,
+    )
+    seen["status"]["conditions"][1]["status"] = "Unknown"
+    assert node_state(seen, POOLS).ready_at is None
 
 
 def test_a_pool_of_parts_counts_the_parts_that_its_nodes_have() -> None:

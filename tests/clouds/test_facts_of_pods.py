@@ -189,3 +189,22 @@ def test_a_pod_without_a_node_says_nothing_of_one() -> None:
     del waiting["spec"]["nodeName"]
     state = pod_state(waiting, None, cluster="onprem")
     assert (state.node, state.scheduled, state.node_ready, state.node_exists) == (None, False, None, None)
+
+
+@pytest.mark.parametrize(
+    ("states", "began"),
+    [
+        pytest.param([{"running": {"startedAt": AT}}, {"running": {"startedAt": "2026-11-30T12:00:09Z"}}], 9, id="all"),
+        pytest.param([{"terminated": {"startedAt": AT}}, {"running": {"startedAt": AT}}], 0, id="one has ended"),
+        pytest.param(
+            [{"running": {"startedAt": AT}}, {"waiting": {"reason": "ImagePullBackOff"}}], None, id="one waits"
+        ),
+        pytest.param([], None, id="none yet"),
+    ],
+)
+def test_a_pod_began_when_the_last_of_its_containers_did(states: list[dict[str, Any]], began: int | None) -> None:
+    containers = [{"name": f"c{index}", "state": state} for index, state in enumerate(states)]
+    use = pod_use(pod({"phase": "Running", "containerStatuses": containers}), namespace="training")
+    assert use is not None
+    expected = None if began is None else MOMENT + timedelta(seconds=began)
+    assert (use.created_at, use.started_at) == (MOMENT, expected)
