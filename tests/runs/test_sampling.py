@@ -11,11 +11,13 @@ from typing import Any, cast
 
 import pytest
 
+from spillway.commands.preflight import prometheus_gaps
 from spillway.config import Configuration
 from spillway.connections import ConnectionSpec
 from spillway.errors import ConfigError, Missing, SpillwayError, Unreachable
 from spillway.ledger import Ledger, ledger_opener, open_ledger
 from spillway.model import SAMPLE_STEP, Cluster, ClusterState, DeviceUse, PrometheusRef, RunPolicy, SampleRetention
+from spillway.preflight import Gap
 from spillway.runs import sampling
 from spillway.runs.sampling import Sampler
 from spillway.runs.services import Services
@@ -381,6 +383,37 @@ def test_prometheus_tells_what_the_devices_do_and_its_outage_hides_nothing_else(
     both = DeviceUse(gpus=2, utilisation=0.5)
     assert told == [both, None, None, both, None, None]
     assert [used["onprem"] for used in world.used().values()] == [2] * 6
+
+
+def test_a_prometheus_that_tells_nothing_of_the_cluster_is_said_to(
+    world: World, prometheus_server: PrometheusServer, said: Callable[[], list[str]]
+) -> None:
+    onprem = world.sites["onprem"]
+    onprem.cluster = replace(onprem.cluster, prometheus=PROMETHEUS)
+    world.connections["onprem_prometheus"] = prometheus_server.connection("onprem_prometheus")
+    sampler = Sampler(world.services)
+    prometheus_server.exporter.tell(dcgm("GPU_UTIL", 80, node="dcgm-exporter-x7f2q"))
+    assert sampler.take(T0)
+    assert [line.partition(": ")[2] for line in said()] == [
+        "its label 'Hostname' has dcgm-exporter-x7f2q, which is no node of the cluster; correct prometheus.node_label"
+    ]
+    (gone,) = prometheus_gaps_of(world, prometheus_server)
+    assert gone.problem == "it has no fresh figure of DCGM's exporter with a label 'Hostname'"
+    assert sampler.take(ticks(2)[1])
+    assert said() == [], "it is said once, whatever the cause"
+    prometheus_server.exporter.tell(dcgm("GPU_UTIL", 80))
+    assert sampler.take(ticks(3)[2])
+    assert said() == ["asking the Prometheus of cluster 'onprem' works again"]
+    assert not list(prometheus_gaps(onprem.cluster, world.connections.__getitem__))
+    world.connections["onprem_prometheus"] = prometheus_server.connection("onprem_prometheus", password="wrong")
+    (refused,) = prometheus_gaps(onprem.cluster, world.connections.__getitem__)
+    assert (refused.checked, refused.fix) == (False, "correct Connection 'onprem_prometheus'")
+
+
+def prometheus_gaps_of(world: World, server: PrometheusServer) -> tuple[Gap, ...]:
+    """What preflight says while nothing is scraped."""
+    server.exporter.tell("up 1")
+    return tuple(prometheus_gaps(world.sites["onprem"].cluster, world.connections.__getitem__))
 
 
 @pytest.mark.parametrize(

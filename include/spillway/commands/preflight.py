@@ -19,6 +19,7 @@ from spillway.model import Cluster, ImageUse
 from spillway.preflight import Gap, SiteAccess, gap_table, merged, preflight, remedy
 from spillway.runs.local import LEDGER_CONNECTION, open_cluster
 from spillway.runs.residency import movable_tier, unclear_tier
+from spillway.runs.sampling import open_prometheus
 from spillway.runs.scalers import open_scaler
 from spillway.runs.services import Connect
 from spillway.runs.sites import bucket, registry
@@ -45,6 +46,7 @@ def _preflight(installation: Installation, console: Console, options: argparse.N
             *_money_gaps(declared, connect),
             *preflight([site_access(cluster, connect, declared) for cluster in clusters]),
             *(gap for cluster in clusters for gap in _pod_store_gaps(cluster, connect)),
+            *(gap for cluster in clusters for gap in prometheus_gaps(cluster, connect)),
             *core_data_gaps(declared, connect),
             *cache_gaps(declared, connect),
             *checkpoint_gaps(declared, () if isinstance(uses, SpillwayError) else uses, connect),
@@ -149,3 +151,20 @@ def _pod_store_gaps(cluster: Cluster, connect: Connect) -> Iterator[Gap]:
             except SpillwayError as problem:
                 part, fix = f"bucket {name} ({who})", remedy(problem, conn_id)
                 yield Gap(cluster=cluster.name, part=part, problem=problem.told, fix=fix)
+
+
+def prometheus_gaps(cluster: Cluster, connect: Connect) -> Iterator[Gap]:
+    """What keeps it unknown what GPUs do; runs start without."""
+    source = cluster.prometheus
+    if source is None:
+        return
+    try:
+        told = open_prometheus(cluster, connect).devices(source)
+    except SpillwayError as problem:
+        fix = remedy(problem, source.connection)
+        yield Gap(cluster=cluster.name, part="prometheus", problem=problem.told, fix=fix, checked=False)
+        return
+    if not told:
+        seen = f"it has no fresh figure of DCGM's exporter with a label '{source.node_label}'"
+        fix = "let it scrape the exporter, or correct node_label and labels in clusters.yaml"
+        yield Gap(cluster=cluster.name, part="prometheus", problem=seen, fix=fix, checked=False)

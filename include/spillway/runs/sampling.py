@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
@@ -100,8 +100,11 @@ class Sampler:
         for name in declared:
             self._note(f"reading cluster '{name}'", seen.unreachable.get(name))
         late = f"no complete answer within {DEADLINE.total_seconds():.0f} s"
-        for name in sources:
-            problem = None if name in told else asked.problems.get(name, late)
+        nodes = {state.cluster.name: {node.name for node in state.nodes} for state in seen.clusters}
+        for name, cluster in sources.items():
+            problem = (
+                unfit(cluster, told[name], nodes.get(name, ())) if name in told else asked.problems.get(name, late)
+            )
             self._note(f"asking the Prometheus of cluster '{name}'", problem)
         devices = {(name, node): use for name, nodes in told.items() for node, use in nodes.items()}
         wanted = services.ledger.wanted(services.clock())
@@ -167,6 +170,20 @@ def declared_files(directory: Path) -> object:
     except OSError:
         return None
     return tuple(sorted(found))
+
+
+def unfit(cluster: Cluster, told: Collection[str], nodes: Collection[str]) -> str | None:
+    """Why nothing that a Prometheus tells is of the cluster, where that is so.
+
+    Args:
+        told: the names of nodes that it has figures of; ``nodes`` are those of the cluster.
+    """
+    label = cast(PrometheusRef, cluster.prometheus).node_label
+    if nodes and not told:
+        return f"it has no fresh figure of DCGM's exporter with a label '{label}'; check what it scrapes, and labels"
+    if nodes and not set(nodes) & set(told):
+        return f"its label '{label}' has {min(told)}, which is no node of the cluster; correct prometheus.node_label"
+    return None
 
 
 def open_prometheus(cluster: Cluster, connect: Connect) -> Prometheus:
