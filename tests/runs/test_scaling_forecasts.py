@@ -11,9 +11,9 @@ import pytest
 from spillway.config import Configuration, load
 from spillway.ledger import Ledger, open_ledger
 from spillway.ledger.sample_rows import write_sample
-from spillway.model import PoolSample, Sample
+from spillway.model import Cluster, PoolSample, Sample
 from spillway.runs.scaling_forecasts import forecasts
-from spillway.runs.services import Services
+from spillway.runs.services import Services, Site
 from spillway.sandbox.settings import INCLUDE
 from spillway.scaling.ahead import EVERYWHERE
 from spillway.scaling.presets import DEFAULT, S2
@@ -37,7 +37,7 @@ def services(ledger: Ledger) -> Services:
     return Services(configuration=declared, open_ledger=lambda: ledger, open_site=unasked, image_uses=tuple)
 
 
-def unasked(cluster: object) -> object:
+def unasked(cluster: Cluster) -> Site:
     raise AssertionError("no cluster is asked for a forecast")
 
 
