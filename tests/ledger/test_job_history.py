@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 from spillway.ledger import Ledger
-from spillway.ledger.history import ImportCounts
+from spillway.ledger.history import WRITTEN_AT_ONCE, ImportCounts
 from spillway.model import AttemptState, JobRecord, Outcome, Priority
 from spillway.testing.builders import job_spec
 from spillway.testing.ledger_values import NOW, reserve, reserved
@@ -97,6 +97,13 @@ def test_sources_are_apart_and_own_runs_are_not_imported_again(ledger: Ledger) -
     ledger.import_jobs("slurm", FOREIGN)
     assert ledger.import_jobs("lsf", [*ledger.own_jobs(), FOREIGN[0]]) == ImportCounts(added=1, own=1)
     assert ledger.imported_jobs() == {"lsf": FOREIGN[:1], "slurm": FOREIGN}
+
+
+def test_an_import_that_was_cut_off_is_finished_by_the_next_one(ledger: Ledger) -> None:
+    many = [replace(FOREIGN[0], job=f"{number:05}") for number in range(2 * WRITTEN_AT_ONCE + 1)]
+    ledger.import_jobs("slurm", many[: WRITTEN_AT_ONCE + 1])
+    assert ledger.import_jobs("slurm", many) == ImportCounts(added=WRITTEN_AT_ONCE, same=WRITTEN_AT_ONCE + 1)
+    assert ledger.imported_jobs() == {"slurm": tuple(many)}
 
 
 def test_a_dry_run_counts_and_keeps_nothing(ledger: Ledger) -> None:

@@ -35,6 +35,10 @@ imported_jobs = Table(
 """``source`` is what somebody calls the scheduler that ran them. They are no runs: nothing is ever done about them."""
 
 
+WRITTEN_AT_ONCE = 1000
+"""Whoever else writes to the ledger waits for so many, and not for a whole import."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportCounts:
     """What an import does: jobs that are new, told otherwise than before, there already, and runs of our own."""
@@ -72,28 +76,30 @@ class HistoryStore:
         return tuple(sorted((*self.own_jobs(), *imported), key=lambda record: (record.submitted_at, record.job)))
 
     def import_jobs(self, source: str, records: Sequence[JobRecord], *, dry_run: bool = False) -> ImportCounts:
-        """Keep jobs of another scheduler, all or none of them; the same ones once more change nothing.
+        """Keep jobs of another scheduler; the same ones once more change nothing, also where the first try was cut off.
 
         A job that the source told otherwise before, as while it ran, is from now on what is told now. One with the name
-        of a run of this installation is that run, and left out.
+        of a run of this installation is that run, and left out. Others may write to the ledger in between.
         """
-        with self.database.reading() if dry_run else self.database.writing() as connection:
-            own = set(connection.execute(select(runs.c.run)).scalars())
-            known = {
-                row["job"]: _record(row)
-                for row in connection.execute(select(imported_jobs).where(imported_jobs.c.source == source)).mappings()
-            }
-            fresh = [record for record in records if record.job not in own]
-            added = [record for record in fresh if record.job not in known]
-            changed = [record for record in fresh if record.job in known and known[record.job] != record]
-            if not dry_run:
-                _write(connection, source, added, changed)
-        return ImportCounts(
-            added=len(added),
-            changed=len(changed),
-            same=len(fresh) - len(added) - len(changed),
-            own=len(records) - len(fresh),
-        )
+        counts = ImportCounts()
+        for first in range(0, len(records), WRITTEN_AT_ONCE):
+            some = {record.job: record for record in records[first : first + WRITTEN_AT_ONCE]}
+            with self.database.reading() if dry_run else self.database.writing() as connection:
+                own = set(connection.execute(select(runs.c.run).where(runs.c.run.in_(some))).scalars())
+                there = select(imported_jobs).where(imported_jobs.c.source == source, imported_jobs.c.job.in_(some))
+                known = {row["job"]: _record(row) for row in connection.execute(there).mappings()}
+                fresh = [record for job, record in some.items() if job not in own]
+                added = [record for record in fresh if record.job not in known]
+                changed = [record for record in fresh if record.job in known and known[record.job] != record]
+                if not dry_run:
+                    _write(connection, source, added, changed)
+            counts = ImportCounts(
+                added=counts.added + len(added),
+                changed=counts.changed + len(changed),
+                same=counts.same + len(fresh) - len(added) - len(changed),
+                own=counts.own + len(own),
+            )
+        return counts
 
 
 def _write(connection: Connection, source: str, added: Sequence[JobRecord], changed: Sequence[JobRecord]) -> None:
