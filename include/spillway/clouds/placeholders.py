@@ -94,6 +94,7 @@ class Placeholders:
             },
             "spec": {
                 "priorityClassName": PRIORITY_CLASS,
+                "restartPolicy": "Never",  # one that has ended is replaced when the pool is scaled next
                 "terminationGracePeriodSeconds": 0,
                 "automountServiceAccountToken": False,
                 "enableServiceLinks": False,
