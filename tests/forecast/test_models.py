@@ -61,7 +61,7 @@ def test_what_stays_and_comes_adds_up_to_the_steady_demand_of_jobs_without_memor
     history = made_up_history(30)
     now, steps = np.array([history.present]), np.array([1, 24])
     assert history.jobs is not None
-    values = seen(history, now, steps, curves(history.jobs, history.moments(now)))
+    values = seen(history, now, steps, curves(history.jobs, history.moments(now)), CANDIDATES)
     steady = 4.0 * 6.0 * 3.0  # jobs an hour, hours each, GPUs each
     assert values["survival"][0].tolist() == pytest.approx([history.gpus[-1], steady], rel=0.25)
     assert values["leaving"][0, 0] < values["leaving"][0, 1]
@@ -74,11 +74,11 @@ def test_no_candidate_knows_what_comes_after_its_origin(name: str) -> None:
     origins, steps = np.array([100, 200]), np.array([1, 24])
     assert history.jobs is not None
     known = curves(history.jobs, history.moments(origins))
-    whole = terms(name, seen(history, origins, steps, known))
+    whole = terms(name, seen(history, origins, steps, known, [name]))
     for at, origin in enumerate(origins.tolist()):
         then, now = history.until(origin), np.array([origin])
         assert then.jobs is not None
-        alone = terms(name, seen(then.lately(origin), now, steps, curves(then.jobs, then.moments(now))))
+        alone = terms(name, seen(then.lately(origin), now, steps, curves(then.jobs, then.moments(now)), [name]))
         assert np.allclose(alone.points[0], whole.points[at])
         assert np.allclose(alone.columns[0], whole.columns[at])
 

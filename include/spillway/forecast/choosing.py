@@ -91,8 +91,9 @@ class Fitted:
         """Each step by the choice for it; beyond the last one that was learned by the last."""
         history.require_measured()
         steps = np.arange(1, horizon + 1)
-        values = seen(history.lately(history.present), np.array([history.present]), steps, self.curves)
-        made = {choice.name: terms(choice.name, values) for choice in self.choices}
+        names = {choice.name for choice in self.choices}
+        values = seen(history.lately(history.present), np.array([history.present]), steps, self.curves, names)
+        made = {name: terms(name, values) for name in names}
         wanted = np.empty((horizon, len(quantiles)))
         knots = [choice.step for choice in self.choices]
         for at in range(horizon):
@@ -117,13 +118,14 @@ def fit(history: History, horizon: int, names: Sequence[str] = (*MODELS, *BASELI
     present, fold = history.present, _fold(history)
     knots = np.unique([1, ceil(sqrt(horizon)), horizon])
     origins = np.arange(max(0, present - FOLDS * fold - history.steps(LEARN)), present + 1)
-    relearned = origins[(present - origins) % history.steps(RELEARN) == 0]
-    known = None if history.jobs is None else curves(history.jobs, history.moments(relearned))
-    values = seen(history.lately(int(origins[0])), origins, knots, known)
-    targets = np.append(history.gpus, np.full(horizon, np.nan))[origins[:, None] + knots[None, :] - 1]
     usable = [name for name in names if history.jobs is not None or name not in OF_JOBS]
     if present < history.steps(LEAST) + horizon or not usable:
         usable = [COUNT]
+    relearned = origins[(present - origins) % history.steps(RELEARN) == 0]
+    jobs = None if OF_JOBS.isdisjoint(usable) else history.jobs
+    known = None if jobs is None else curves(jobs, history.moments(relearned))
+    values = seen(history.lately(int(origins[0])), origins, knots, known, usable)
+    targets = np.append(history.gpus, np.full(horizon, np.nan))[origins[:, None] + knots[None, :] - 1]
     made = {name: terms(name, values) for name in usable}
     choices: list[Choice] = []
     before: dict[str, Learned] = {}

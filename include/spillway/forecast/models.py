@@ -6,7 +6,7 @@ together by a quantile regression with a ridge.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -32,10 +32,14 @@ Seen = Mapping[str, Floats]
 """What the candidates are made of, each (m, k)."""
 
 
-def seen(history: History, origins: Integers, steps: Integers, curves: Curves | None) -> dict[str, Floats]:
-    """The rules at those origins and steps and, where jobs are known, what the job table tells."""
-    found = {name: rule(history, origins, steps) for name, rule in RULES.items()}
-    if history.jobs is None or curves is None:
+def seen(
+    history: History, origins: Integers, steps: Integers, curves: Curves | None, names: Collection[str]
+) -> dict[str, Floats]:
+    """What the candidates of those names are made of at those origins and steps, and the current count."""
+    of_jobs = not OF_JOBS.isdisjoint(names)
+    needed = {COUNT, *names, *((LAST, TWO_WEEKS) if of_jobs else ())}
+    found = {name: rule(history, origins, steps) for name, rule in RULES.items() if name in needed}
+    if not of_jobs or history.jobs is None or curves is None:
         return found
     jobs, moments, shape = history.jobs, history.moments(origins), (len(origins), len(steps))
     stay, come = staying(history, origins, steps, curves), arriving(history, origins, steps, curves)
