@@ -15,9 +15,9 @@ S2 = ScalingRules(preset="s2", reactive=StepRule(), idle_release=timedelta(hours
 """With ``idle_release`` None it is the text to the letter: at 41-84 % on-premises idle nodes then stay for good."""
 DEFAULT = ScalingRules(
     preset="default",
-    reactive=QueueRule(within=timedelta(minutes=7, seconds=30)),
+    reactive=QueueRule(after=timedelta(minutes=1), within=timedelta(minutes=7, seconds=30)),
     idle_release=timedelta(minutes=5),
-    waiting=WaitRules(everybody=timedelta(minutes=1), from_gpu_hours=Decimal(100), share=Decimal(1)),
+    waiting=WaitRules(from_gpu_hours=Decimal(100), share=Decimal(1)),
     returning=ReturnRules(),
 )
 """Of twenty jobs nineteen wait no longer than 10 minutes: only the few that take 100 GPU-hours or more wait longer."""
