@@ -85,6 +85,7 @@ class ForecastEntry(Numbers):
 class WaitingEntry(Numbers):
     kind = WaitRules
     everybody: Duration | None = None
+    from_gpus: Count | None = None
     from_gpu_hours: Amount | None = None
     share: Amount | None = None
     longest: Duration | None = None

@@ -211,11 +211,13 @@ class CloudAccess:
 class WaitRules:
     """How long a job that wants room waits for on-premises before it buys any.
 
-    Every job waits for ``everybody``. One that is thought to take ``from_gpu_hours`` or more waits in proportion to its
-    cost: for ``share`` of the time that it is expected to train, and no longer than ``longest``.
+    Every job waits for ``everybody``. One of ``from_gpus`` or more that is thought to take ``from_gpu_hours`` or more
+    waits in proportion to its cost: for ``share`` of the time that it is expected to train, and no longer than
+    ``longest``. The more GPUs a job has the more an hour of its wait saves.
     """
 
     everybody: timedelta = timedelta()
+    from_gpus: int = 1
     from_gpu_hours: Decimal = Decimal(0)
     share: Decimal = Decimal(0)
     longest: timedelta = timedelta(days=2)

@@ -26,9 +26,9 @@ def hold_until(job: JobSpec, since: datetime, rules: WaitRules, schedule: Schedu
     Args:
         since: when it was asked for.
     """
-    wait = rules.everybody
-    if job.expected_duration is not None and _gpu_hours(job, job.expected_duration) >= rules.from_gpu_hours:
-        wait = max(wait, min(rules.longest, job.expected_duration * float(rules.share)))
+    wait, expected = rules.everybody, job.expected_duration
+    if expected is not None and job.gpus >= rules.from_gpus and _gpu_hours(job, expected) >= rules.from_gpu_hours:
+        wait = max(wait, min(rules.longest, expected * float(rules.share)))
     if schedule is None:
         return since + wait
     return min(since + wait, schedule.deadline - schedule.work_left - 2 * schedule.restart)

@@ -1,0 +1,144 @@
+"""``python -m spillway.replay TRACE``: recorded jobs through policies, over simulated clusters, and what each came to.
+
+Exit code 0 when it is done, 1 with one message where it is not, 2 for words that make no sense.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from spillway.commands.console import Console, OutputLost, open_closed_streams
+from spillway.commands.history import trace_options
+from spillway.commands.parsing import Parser, WordsRefused, at_least_one
+from spillway.errors import SpillwayError
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Replay a trace; gives the exit code."""
+    console = Console()
+    try:
+        return _replay(console, _parser().parse_words(sys.argv[1:] if arguments is None else arguments))
+    except WordsRefused:
+        raise
+    except SpillwayError as problem:
+        console.complain(str(problem))
+        return 1
+    except BrokenPipeError:
+        return 1
+    except KeyboardInterrupt:
+        console.complain(f"interrupted{console.cut_off}; nothing was written")
+        return 130
+
+
+def _parser() -> Parser:
+    words = Parser(prog="python -m spillway.replay", description="Recorded jobs through policies, side by side.")
+    words.add_argument("trace", metavar="TRACE", type=Path, help="plain CSV or a public format, gzip or not")
+    words.add_argument(
+        "--clusters", metavar="FILE", type=Path, required=True, help="a clusters.yaml: what is simulated"
+    )
+    words.add_argument(
+        "--policy",
+        nargs="+",
+        default=["default", "thrifty", "s0", "s2"],
+        metavar="POLICY",
+        help="policy.yaml files, or names of presets (default: all presets)",
+    )
+    words.add_argument("--seed", type=int, default=1, help="of boot times and estimates (default: 1)")
+    words.add_argument("--local-gpus", type=at_least_one, metavar="N", help="GPUs of the first on-premises pool")
+    words.add_argument(
+        "--estimates",
+        type=_estimates,
+        default=0.0,
+        metavar="exact|none|SIGMA",
+        help="what jobs say of how long they train where the trace does not tell: that, nothing, or that with an error "
+        "whose logarithm has this spread (default: exact)",
+    )
+    words.add_argument("--without-bound", action="store_true", help="leave out the bound that takes long to work out")
+    words.add_argument("--json", type=Path, metavar="FILE", help="write the comparison as JSON, too")
+    words.add_argument("--html", type=Path, metavar="FILE", help="write it as one page with plots, too")
+    trace_options(words)
+    return words
+
+
+def _estimates(text: str) -> float | None:
+    if text in {"exact", "none"}:
+        return 0.0 if text == "exact" else None
+    try:
+        sigma = float(text)
+    except ValueError:
+        sigma = -1.0
+    if not 0 <= sigma <= 5:
+        raise argparse.ArgumentTypeError(f"expected exact, none or a number from 0 to 5, got '{text}'")
+    return sigma
+
+
+def _replay(console: Console, options: argparse.Namespace) -> int:
+    from spillway.replay.comparing import bounds_of, cloud_price_of, clusters_of, estimated, local_gpus_of, policy_of
+    from spillway.replay.engine import replay
+    from spillway.replay.fields import Clock
+    from spillway.replay.page import page
+    from spillway.replay.report import HEADER, as_json, compared, rows
+    from spillway.replay.trace import read_trace
+    from spillway.replay.world import Conditions
+
+    policies = [policy_of(word) for word in options.policy]
+    clusters = clusters_of(options.clusters, options.local_gpus)
+    clock = Clock(zone=options.zone) if options.epoch is None else Clock(zone=options.zone, epoch=options.epoch)
+    trace = read_trace(options.trace, format=options.format, clock=clock, leave_out_bad_rows=options.leave_out_bad_rows)
+    whole = tuple(job for job in trace.jobs if job.duration is not None)
+    notes = [*trace.notes, *(f"{count:,} rows left out: {why}" for why, count in trace.left_out.items())]
+    if len(whole) < len(trace.jobs):
+        notes.append(f"{len(trace.jobs) - len(whole):,} jobs left out that do not tell how long they held their GPUs")
+    if not whole:
+        console.complain(f"{options.trace} has no job that tells how long it held its GPUs; nothing to replay")
+        return 1
+    jobs = whole if options.estimates is None else estimated(whole, options.estimates, options.seed)
+    notes.append("quotas, budgets, rights to clouds, datasets and spot are not replayed: every job may use everything")
+    results = []
+    for policy in policies:
+        with console.following(f"replaying {policy.name}") as (_, show):
+            results.append(
+                replay(
+                    options.trace.name,
+                    jobs,
+                    clusters,
+                    policy,
+                    conditions=Conditions(),
+                    seed=options.seed,
+                    progress=lambda ended, show=show: show(f"{ended:,} of {len(jobs):,} jobs"),  # type: ignore[misc]
+                )
+            )
+    with console.working("working out the bounds"):
+        bounds = bounds_of(jobs, clusters, placement=not options.without_bound)
+    found = compared(
+        results,
+        bounds,
+        local_gpus=local_gpus_of(clusters),
+        cloud_price_per_gpu_hour=cloud_price_of(clusters, jobs),
+        notes=notes,
+    )
+    console.table(HEADER, rows(found))
+    for note in found.remarks():
+        console.say(note)
+    if options.json is not None:
+        _write(console, options.json, json.dumps(as_json(found), indent=1))
+    if options.html is not None:
+        _write(console, options.html, page(found))
+    return 0
+
+
+def _write(console: Console, file: Path, text: str) -> None:
+    try:
+        file.write_text(text, encoding="utf-8")
+    except OSError as problem:
+        raise OutputLost(problem, str(file)) from problem
+    console.say(f"wrote {file}")
+
+
+if __name__ == "__main__":
+    open_closed_streams()
+    sys.exit(main())

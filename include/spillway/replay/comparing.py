@@ -1,0 +1,122 @@
+"""What a replay is asked for: clusters, policies and jobs, read and checked before anything runs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from datetime import timedelta
+from decimal import Decimal
+from hashlib import blake2b
+from pathlib import Path
+from statistics import NormalDist
+
+import numpy as np
+
+from spillway.config.clusters import ClustersFile
+from spillway.config.document import read
+from spillway.config.load import NOT_SAID
+from spillway.config.policy import PolicyFile
+from spillway.errors import ConfigError, UnknownName
+from spillway.model import Cluster, JobRecord, PlacementPolicy, QuotaShare, SiteKind
+from spillway.replay.bounds import Bounds, fluid_bound, placement_bound
+from spillway.replay.engine import Policy
+from spillway.replay.world import World, usual_price
+from spillway.scaling.presets import PRESETS
+
+WHOLE = {"all": QuotaShare(onprem=Decimal(1), cloud=Decimal(1))}
+"""Every job of a replay is of one department that may use everything: a trace does not tell who may what."""
+WEIGHTS = {"qos": Decimal("0.7"), "cost": Decimal("0.15"), "affinity": Decimal("0.15")}
+_NORMAL = NormalDist()
+
+
+def policy_of(word: str) -> Policy:
+    """The policy of a file, or of a preset where the word is the name of one and of no file.
+
+    Quotas, budgets and rights to clouds are left out of it.
+
+    Raises:
+        ConfigError: the file is wrong, or of another version.
+        UnknownName: the word is neither.
+    """
+    file = Path(word)
+    if not file.exists():
+        if word in PRESETS:
+            return Policy(name=word, placement=PlacementPolicy(weights=WEIGHTS, quotas=WHOLE), scaling=PRESETS[word])
+        raise UnknownName("preset or policy file", word, PRESETS)
+    written = read(file, PolicyFile)
+    scaling = NOT_SAID if written.scaling is None else written.scaling.rules(written.iteration.iteration())
+    placement = replace(written.placement.policy(), quotas=WHOLE, cloud_access=None)
+    return Policy(name=file.stem, placement=placement, scaling=scaling)
+
+
+def clusters_of(file: Path, local_gpus: int | None = None) -> tuple[Cluster, ...]:
+    """The clusters of a file, with so many GPUs in the first pool on-premises where that is said.
+
+    Raises:
+        ConfigError: the file is wrong, a cluster has no GPUs, or so many do not come in whole nodes.
+    """
+    clusters = tuple(entry.cluster() for entry in read(file, ClustersFile).clusters)
+    for at, cluster in enumerate(clusters):
+        if not any(pool.max_gpus for pool in cluster.pools):
+            raise ConfigError(
+                str(file),
+                f"clusters[{at}].pools",
+                f"cluster '{cluster.name}' has no GPUs, so no job runs there; leave it out",
+            )
+    if local_gpus is None:
+        return clusters
+    onprem = [at for at, cluster in enumerate(clusters) if cluster.kind is SiteKind.ONPREM]
+    if not onprem:
+        raise ConfigError(str(file), "clusters", "has no on-premises cluster for --local-gpus; leave that out")
+    at = onprem[0]
+    home = clusters[at]
+    (first, *_) = (pool for pool in home.pools if pool.gpus_per_node)
+    if local_gpus % first.gpus_per_node or local_gpus < first.gpus_per_node:
+        said = f"nodes of pool '{first.name}' have {first.gpus_per_node} GPUs, and {local_gpus} are no whole nodes"
+        raise ConfigError(str(file), f"clusters[{at}].pools", said)
+    sized = replace(first, max_nodes=local_gpus // first.gpus_per_node)
+    return (*clusters[:at], replace(home, pools=(sized,)), *clusters[at + 1 :])
+
+
+def estimated(jobs: Iterable[JobRecord], sigma: float, seed: int) -> tuple[JobRecord, ...]:
+    """The jobs, of which each that tells no estimate is thought to train as long as it did, times a seeded error.
+
+    Args:
+        sigma: of the logarithm of the error; 0 for none.
+    """
+    found = []
+    for job in jobs:
+        if job.duration_estimate is None and job.duration is not None:
+            draw = int.from_bytes(blake2b(f"{seed}:{job.job}:estimate".encode(), digest_size=7).digest())
+            error = math.exp(sigma * _NORMAL.inv_cdf((draw + 0.5) / (1 << 56))) if sigma else 1.0
+            job = replace(job, duration_estimate=timedelta(seconds=job.duration.total_seconds() * error))
+        found.append(job)
+    return tuple(found)
+
+
+def bounds_of(jobs: Sequence[JobRecord], clusters: Sequence[Cluster], *, placement: bool = True) -> Bounds:
+    """The least cloud GPU-hours of the trace; ``placement``: the bound that takes up to a minute, too."""
+    epoch = jobs[0].submitted_at
+    starts = np.array([(job.submitted_at - epoch).total_seconds() for job in jobs])
+    lasting = np.array([job.duration.total_seconds() if job.duration else 0.0 for job in jobs])
+    gpus = np.array([job.gpus for job in jobs], dtype=np.int64)
+    measured = (0.0, float((starts + lasting).max()) + 1.0)
+    fluid = fluid_bound(
+        starts=starts, ends=starts + lasting, gpus=gpus, local_gpus=local_gpus_of(clusters), measured=measured
+    )
+    if not placement:
+        return Bounds(fluid=fluid)
+    least = placement_bound(
+        starts=starts, ends=starts + lasting, gpus=gpus, local_gpus=local_gpus_of(clusters), measured=measured
+    )
+    return Bounds(fluid=fluid, placement=least)
+
+
+def local_gpus_of(clusters: Sequence[Cluster]) -> int:
+    return sum(pool.max_gpus for cluster in clusters if cluster.kind is SiteKind.ONPREM for pool in cluster.pools)
+
+
+def cloud_price_of(clusters: Sequence[Cluster], jobs: Sequence[JobRecord]) -> Decimal:
+    """That of a GPU-hour of the cheapest cloud pool; 0 where there is no cloud."""
+    return min(map(usual_price, World(clusters, jobs[0].submitted_at).cloud), default=Decimal(0))

@@ -1,0 +1,98 @@
+"""``python -m spillway.replay``: a comparison that is printed and written, or one message."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from spillway.replay.__main__ import main
+from spillway.replay.comparing import estimated
+from spillway.replay.trace import read_trace
+
+ROOT = Path(__file__).resolve().parents[2]
+CLUSTERS = ROOT / "include" / "config" / "clusters.yaml"
+CORES = {
+    "name": "cores", "gpus_per_node": 0, "max_nodes": 2, "cpu_cores_per_node": 8, "memory_gib_per_node": 32,
+    "prices_per_core_hour": {"owned": 0.1}, "node_selector": {"pool": "cores"},
+}  # fmt: skip
+TRACE = "job_id,submit_s,gpus,duration_s,vc\n" + "".join(f"{i},{i * 600},8,{3600 + i},a\n" for i in range(30))
+
+
+@pytest.fixture
+def trace(tmp_path: Path) -> Path:
+    file = tmp_path / "jobs.csv"
+    file.write_text(TRACE)
+    return file
+
+
+def test_a_comparison_is_printed_and_written_and_is_the_same_again(
+    trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = [str(trace), "--clusters", str(CLUSTERS), "--local-gpus", "8", "--policy", "default", "s0"]
+    written = []
+    for name in ("a", "b"):
+        assert main([*words, "--json", str(tmp_path / f"{name}.json"), "--html", str(tmp_path / "page.html")]) == 0
+        written.append(json.loads((tmp_path / f"{name}.json").read_text()))
+    assert written[0] == written[1]
+    assert [policy["policy"] for policy in written[0]["policies"]] == ["default", "s0"]
+    assert all(policy["jobs"] == 30 and policy["unfinished"] == 0 for policy in written[0]["policies"])
+    assert written[0]["bounds"]["fluid"]["cloud_gpu_hours"] > 0
+    assert "<table>" in (tmp_path / "page.html").read_text()
+    said = capsys.readouterr().out
+    assert "least without waits and moves" in said
+    assert "datasets and spot are not replayed" in said
+
+
+def test_a_policy_file_is_named_by_its_name(trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    policy = tmp_path / "mine.yaml"
+    policy.write_text((ROOT / "include" / "config" / "policy.yaml").read_text())
+    assert main([str(trace), "--clusters", str(CLUSTERS), "--policy", str(policy), "--without-bound"]) == 0
+    assert capsys.readouterr().out.splitlines()[1].startswith("mine ")
+
+
+@pytest.mark.parametrize(
+    ("change", "words", "told"),
+    [
+        pytest.param(
+            {}, ["--policy", "thrify"], "unknown preset or policy file 'thrify'", id="neither file nor preset"
+        ),
+        pytest.param({"policy": "version: 9\n"}, ["--policy", "p.yaml"], "version 9", id="policy of another version"),
+        pytest.param({"trace": "job_id,submit_s\n1,2\n"}, [], "columns", id="a trace without the columns"),
+        pytest.param({"trace": TRACE + "31,5,8,nan,a\n"}, [], "line 32", id="a row at fault"),
+        pytest.param({}, ["--local-gpus", "12"], "12 are no whole nodes", id="no whole nodes"),
+        pytest.param({"clusters": "cpu"}, [], "has no GPUs, so no job runs there", id="a cluster without capacity"),
+        pytest.param({}, ["--json", "/nowhere/at/all.json"], "/nowhere/at/all.json cannot be written", id="no place"),
+    ],
+)
+def test_what_cannot_be_replayed_is_one_message(
+    change: dict[str, str],
+    words: list[str],
+    told: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    clusters = CLUSTERS.read_text()
+    if "clusters" in change:
+        written = yaml.safe_load(clusters)
+        written["clusters"][0]["pools"] = [CORES]
+        clusters = yaml.safe_dump(written)
+    Path("clusters.yaml").write_text(clusters)
+    Path("jobs.csv").write_text(change.get("trace", TRACE))
+    Path("p.yaml").write_text(change.get("policy", ""))
+    assert main(["jobs.csv", "--clusters", "clusters.yaml", "--without-bound", *words]) == 1
+    said = capsys.readouterr().err
+    assert told in said
+    assert said.count("\n") == 1
+
+
+def test_estimates_have_an_error_of_the_seed_and_those_that_are_told_stay(trace: Path) -> None:
+    jobs = read_trace(trace).jobs
+    assert [job.duration_estimate for job in estimated(jobs, 0.0, 1)] == [job.duration for job in jobs]
+    wrong = estimated(jobs, 1.0, 1)
+    assert wrong == estimated(jobs, 1.0, 1) != estimated(jobs, 1.0, 2)
+    assert estimated(wrong, 1.0, 3) == wrong
