@@ -12,7 +12,9 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from spillway.codec import decode, encode
 from spillway.errors import ScalerBusy
+from spillway.runs.migrating import bring, drain, order_move
 from spillway.runs.notices import deliver_notices
+from spillway.runs.returning import Homecoming, homecomings
 from spillway.runs.scaling import look, scale
 from spillway.runs.scaling_orders import add_text, depart, order_fewer, order_more, plan_shrink, pool_named
 from spillway.runs.scaling_outcome import is_taken_up, order_outcome
@@ -92,10 +94,8 @@ def look_whether_taken_up(*, say: Any) -> PokeReturnValue:
 
 def run_departure(departure: Mapping[str, Any], *, say: Any) -> str:
     """Let one run leave its node; gives what became of it."""
-    ti = get_current_context()["ti"]
-    origin = {"dag_id": ti.dag_id, "run_id": ti.run_id, "task_id": ti.task_id, "map_index": ti.map_index}
     with typed_failures():
-        done = depart(worker_services(), decode(Departure, dict(departure)), "forced shrink", say, origin=origin)
+        done = depart(worker_services(), decode(Departure, dict(departure)), "forced shrink", say, origin=_origin())
     say("%s", done)
     return done
 
@@ -108,6 +108,33 @@ def look_at_effect(departures: Sequence[Mapping[str, Any]], *, say: Any) -> Poke
     for line in outcome.lines:
         say("%s", line)
     return PokeReturnValue(is_done=outcome.over, xcom_value=encode(outcome) if outcome.over else None)
+
+
+def run_choose_returns(*, dry_run: bool, say: Any) -> list[dict[str, Any]]:
+    """The runs that go back to on-premises now, and where to."""
+    with typed_failures():
+        refuse_unknown_parameters(get_current_context())
+        found = homecomings(worker_services(), say)
+    for back in found:
+        say("%s goes back to %s: %s", back.run, back.where, back.reason)
+    if dry_run:
+        raise AirflowSkipException("dry run: nothing was moved")
+    return [encode(back) for back in found]
+
+
+def run_return(back: Mapping[str, Any], *, say: Any) -> dict[str, Any]:
+    """Order one run back, make its place ready and let it leave; whoever carries it takes it there."""
+    wanted, origin = decode(Homecoming, dict(back)), _origin()
+    with typed_failures():
+        services = worker_services()
+        move = order_move(services, wanted.run, wanted.where, wanted.reason, say, origin=origin)
+        move = drain(services, bring(services, move, say), say)
+    return {"run": move.run, "number": move.number, "target": encode(move.target)}
+
+
+def _origin() -> dict[str, Any]:
+    ti = get_current_context()["ti"]
+    return {"dag_id": ti.dag_id, "run_id": ti.run_id, "task_id": ti.task_id, "map_index": ti.map_index}
 
 
 def _order_name(context: Any) -> str:

@@ -35,6 +35,7 @@ SCHEDULES = {
     "watch_budgets": "*/10 * * * *",
     "scale_node_pools": "* * * * *",
     "scale_manually": None,
+    "return_runs": "*/10 * * * *",
 }
 STAGING = sorted(f"{link}sync_{what}" for link in ("", "link_cloud.", "link_paris.") for what in ("dataset", "image"))
 PIPELINE = {
