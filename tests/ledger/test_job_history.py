@@ -7,7 +7,7 @@ from datetime import timedelta
 
 from spillway.ledger import Ledger
 from spillway.ledger.history import WRITTEN_AT_ONCE, ImportCounts
-from spillway.model import AttemptState, JobRecord, Outcome, Priority
+from spillway.model import AttemptState, DemandSeries, JobRecord, Outcome, Priority
 from spillway.testing.builders import job_spec
 from spillway.testing.ledger_values import NOW, reserve, reserved
 
@@ -109,3 +109,17 @@ def test_an_import_that_was_cut_off_is_finished_by_the_next_one(ledger: Ledger) 
 def test_a_dry_run_counts_and_keeps_nothing(ledger: Ledger) -> None:
     assert ledger.import_jobs("slurm", FOREIGN, dry_run=True) == ImportCounts(added=2)
     assert ledger.imported_jobs() == {}
+
+
+def test_what_imported_jobs_wanted_is_told_by_the_hour_from_the_first_submission_to_the_last(ledger: Ledger) -> None:
+    start = NOW.replace(minute=0, second=0, microsecond=0)
+    assert ledger.imported_demand(start, 2).gpus == (None, None)
+    jobs = [
+        JobRecord(job="a", submitted_at=start, gpus=4, started_at=start + HOUR, ended_at=start + 2.5 * HOUR),
+        JobRecord(job="b", submitted_at=start + 1.5 * HOUR, gpus=8),
+        JobRecord(job="c", submitted_at=start + 4 * HOUR, gpus=1, started_at=start, ended_at=start + 5 * HOUR),
+    ]
+    ledger.import_jobs("slurm", jobs)
+    told = DemandSeries(starts_at=start - HOUR, step=HOUR, gpus=(None, 4.0, 8.0, 10.0, 8.0, None, None))
+    assert ledger.imported_demand(start - HOUR, 7) == told
+    assert ledger.imported_demand(start, 0).gpus == ()

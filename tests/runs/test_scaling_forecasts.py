@@ -11,7 +11,7 @@ import pytest
 from spillway.config import Configuration, load
 from spillway.ledger import Ledger, open_ledger
 from spillway.ledger.sample_rows import write_sample
-from spillway.model import Cluster, PoolSample, Sample
+from spillway.model import Cluster, JobRecord, PoolSample, Sample
 from spillway.runs.scaling_forecasts import forecasts
 from spillway.runs.services import Services, Site
 from spillway.sandbox.settings import INCLUDE
@@ -77,3 +77,14 @@ def test_nothing_is_foreseen_while_the_last_hour_was_not_measured(ledger: Ledger
     measured(ledger, FIRST, NOW - HOUR)
     assert forecasts(services, NOW) == {}
     assert forecasts(services, NOW - HOUR) != {}
+
+
+def test_the_log_of_the_scheduler_before_counts_for_the_hours_before_the_first_measured_one(
+    ledger: Ledger, services: Services
+) -> None:
+    measured(ledger, NOW.replace(minute=0) - 3 * HOUR, NOW)
+    assert forecasts(services, NOW) == {}
+    at = [NOW.replace(minute=0) - hours * HOUR for hours in range(72, 1, -1)]
+    jobs = [JobRecord(job=f"{at}", submitted_at=at, gpus=40, started_at=at, ended_at=at + HOUR) for at in at]
+    ledger.import_jobs("slurm", jobs)
+    assert forecasts(services, NOW)[EVERYWHERE].gpus == ((40, 40), (40, 40))

@@ -9,12 +9,27 @@ from datetime import datetime, timedelta
 from itertools import groupby
 from typing import Any
 
-from sqlalchemy import Column, Connection, Float, Integer, RowMapping, Table, Text, bindparam, insert, select, update
+import numpy as np
+from sqlalchemy import (
+    Column,
+    Connection,
+    Float,
+    Integer,
+    RowMapping,
+    Table,
+    Text,
+    bindparam,
+    func,
+    insert,
+    select,
+    update,
+)
 
 from spillway.ledger.columns import Moment, Word
 from spillway.ledger.connection import Database
 from spillway.ledger.schema import attempts, metadata, runs
-from spillway.model import AttemptState, JobRecord, JobSpec, Outcome, Priority
+from spillway.model import AttemptState, DemandSeries, JobRecord, JobSpec, Outcome, Priority
+from spillway.replay.steps import held_together
 
 imported_jobs = Table(
     "imported_jobs",
@@ -35,6 +50,7 @@ imported_jobs = Table(
 """``source`` is what somebody calls the scheduler that ran them. They are no runs: nothing is ever done about them."""
 
 
+HOUR = timedelta(hours=1)
 WRITTEN_AT_ONCE = 1000
 """Whoever else writes to the ledger waits for so many, and not for a whole import."""
 
@@ -74,6 +90,28 @@ class HistoryStore:
             for record in records
         ]
         return tuple(sorted((*self.own_jobs(), *imported), key=lambda record: (record.submitted_at, record.job)))
+
+    def imported_demand(self, starts_at: datetime, hours: int) -> DemandSeries:
+        """GPUs that imported jobs wanted in each of so many hours, as ``demand`` tells those of our own clusters.
+
+        An hour is a gap unless it lies between the first and the last submission that the logs tell: nobody knows what
+        they leave out.
+        """
+        own = imported_jobs.c
+        ends_at = starts_at + hours * HOUR
+        with self.database.reading() as connection:
+            first, last = connection.execute(select(func.min(own.submitted_at), func.max(own.submitted_at))).one()
+            wanted = select(own.submitted_at, own.ended_at, own.gpus).where(
+                own.submitted_at < ends_at, own.ended_at.is_(None) | (own.ended_at > starts_at)
+            )
+            rows = connection.execute(wanted).all() if hours and first is not None else []
+        begun = np.array([(at - starts_at).total_seconds() for at, _, _ in rows])
+        ended = np.array([((at or last) - starts_at).total_seconds() for _, at, _ in rows])
+        steps = held_together(begun, np.maximum(begun, ended), np.array([gpus for _, _, gpus in rows], dtype=np.int64))
+        mean = steps.per_bucket(np.arange(hours + 1) * HOUR.total_seconds()).tolist()
+        told = [first is not None and first <= starts_at + at * HOUR <= last - HOUR for at in range(hours)]
+        gpus = tuple(value if known else None for value, known in zip(mean, told, strict=True))
+        return DemandSeries(starts_at=starts_at, step=HOUR, gpus=gpus)
 
     def import_jobs(self, source: str, records: Sequence[JobRecord], *, dry_run: bool = False) -> ImportCounts:
         """Keep jobs of another scheduler; the same ones once more change nothing, also where the first try was cut off.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta
-from itertools import dropwhile
+from itertools import dropwhile, takewhile
 from math import ceil
 
 from spillway.model import DemandSeries, Forecast
@@ -21,11 +21,12 @@ def forecasts(services: Services, now: datetime) -> Mapping[tuple[str, str], For
     """Of all demand, for as long as the rules look ahead; nothing where they do not, or where too little is known.
 
     Nothing is foreseen either while the last whole hour was not measured: what is happening now is not known then.
+    Before the first measured hour the jobs count that were imported of the scheduler before.
     """
     rule = services.configuration.scaling.forecast
     if rule is None:
         return {}
-    series = _measured(services.ledger.demand(now - LOOKED_AT, now))
+    series = _known(services, services.ledger.demand(now - LOOKED_AT, now))
     if len(series.gpus) * series.step < LEAST or series.gpus[-1] is None:
         return {}
     from spillway.forecast.base import History
@@ -36,8 +37,10 @@ def forecasts(services: Services, now: datetime) -> Mapping[tuple[str, str], For
     return {EVERYWHERE: fit(history, steps).predict(history, steps, (0.5, rule.quantile))}
 
 
-def _measured(series: DemandSeries) -> DemandSeries:
-    """From the first hour on that was measured: before that there was nothing to measure."""
-    gpus = tuple(dropwhile(lambda value: value is None, series.gpus))
-    before = len(series.gpus) - len(gpus)
-    return DemandSeries(starts_at=series.starts_at + before * series.step, step=series.step, gpus=gpus)
+def _known(services: Services, series: DemandSeries) -> DemandSeries:
+    """From the first hour on that was measured, or told by an imported log: before that there was nothing to know."""
+    unmeasured = sum(1 for _ in takewhile(lambda value: value is None, series.gpus))
+    before = services.ledger.imported_demand(series.starts_at, unmeasured)
+    gpus = tuple(dropwhile(lambda value: value is None, before.gpus + series.gpus[unmeasured:]))
+    starts_at = series.starts_at + (len(series.gpus) - len(gpus)) * series.step
+    return DemandSeries(starts_at=starts_at, step=series.step, gpus=gpus)
