@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gc
 import logging
 import threading
 import time
@@ -338,14 +339,19 @@ def test_one_that_stands_by_comes_later(monkeypatch: pytest.MonkeyPatch) -> None
     assert (moments, clock.waits) == (ticks(4), [40, 30, 20, 30])
 
 
-def test_many_samples_leave_no_thread_behind(world: World) -> None:
+def open_files() -> int:
+    gc.collect()
+    return sum(1 for _ in Path("/proc/self/fd").iterdir())
+
+
+def test_many_samples_leave_no_thread_and_no_open_file_behind(world: World) -> None:
     sampler = Sampler(world.services)
     sampler.take(T0)
-    before = threading.active_count()
+    before = threading.active_count(), open_files()
     for at in ticks(20, 1):
         world.now = at + SAMPLE_STEP
         sampler.take(at)
-    assert threading.active_count() == before
+    assert (threading.active_count(), open_files()) == before
     averages = world.ledger.samples(T0, T0 + timedelta(hours=1), timedelta(minutes=5))
     assert [found.taken for found in averages] == [10, 10]
 
