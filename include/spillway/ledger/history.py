@@ -108,7 +108,7 @@ class HistoryStore:
         begun = np.array([(at - starts_at).total_seconds() for at, _, _ in rows])
         ended = np.array([((at or last) - starts_at).total_seconds() for _, at, _ in rows])
         steps = held_together(begun, np.maximum(begun, ended), np.array([gpus for _, _, gpus in rows], dtype=np.int64))
-        mean = steps.per_bucket(np.arange(hours + 1) * HOUR.total_seconds()).tolist()
+        mean = steps.per_bucket(np.arange(hours + 1, dtype=np.float64) * 3600.0).tolist()
         told = [first is not None and first <= starts_at + at * HOUR <= last - HOUR for at in range(hours)]
         gpus = tuple(value if known else None for value, known in zip(mean, told, strict=True))
         return DemandSeries(starts_at=starts_at, step=HOUR, gpus=gpus)
