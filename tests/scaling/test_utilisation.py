@@ -142,3 +142,11 @@ def test_a_pool_without_nodes_begins_with_those_for_what_waits() -> None:
     assert planned(scaling_snapshot(pool_use(), cloud=nothing, queue=pending_jobs(1, gpus_per_node=1))) == 1
     assert planned(scaling_snapshot(pool_use(), cloud=nothing)) == 0
     assert planned(scaling_snapshot(pool_use(wanted=8), cloud=nothing, queue=(gang,))) == 8
+
+
+def test_what_one_pool_may_not_have_is_the_next_ones() -> None:
+    other = replace(pool_use().pool, name="zz", max_nodes=3)
+    seen = scaling_snapshot(pool_use(*TEN_BUSY, max_nodes=12), pool_use(pool=other), cloud=measured(80, 80))
+    plan = plan_scaling(seen, {}, S0)
+    assert [target.nodes for target in plan] == [12, 3]
+    assert [target.nodes for target in plan_scaling(carried_out(seen, plan), {}, S0)] == [12, 3]

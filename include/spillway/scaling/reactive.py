@@ -63,10 +63,10 @@ def gpus_to_add(utilisation: Fraction, target: Fraction, gpus: int) -> int:
     return ceil((utilisation / target - 1) * gpus)
 
 
-def favoured(sizes: Sequence[PoolSize], demand: Demand, room: Mapping[tuple[str, str], int]) -> PoolSize | None:
-    """The pool that nodes for all go to: of those that may have more the one that most GPUs wait for."""
+def favoured(sizes: Sequence[PoolSize], demand: Demand, room: Mapping[tuple[str, str], int]) -> list[PoolSize]:
+    """The pools that may have more nodes, that one first for which most GPUs wait."""
     able = [size for size in sizes if room[size.key] > 0 and size.gpus_per_node]
-    return max(able, key=lambda size: demand.pools[size.key].gpus, default=None)
+    return sorted(able, key=lambda size: -demand.pools[size.key].gpus)
 
 
 def _by_utilisation(
@@ -85,13 +85,13 @@ def _by_utilisation(
         usable = sum((size.busy + len(size.idle)) * size.gpus_per_node for size in sizes)
         coming = sum(size.coming * size.gpus_per_node for size in sizes)
         lacking = wanted - max(usable, point.gpus) - coming
-        pool = favoured(sizes, demand, room)
-        if pool is not None and lacking > 0:
+        grow = _spread(lacking, favoured(sizes, demand, room), room)
+        if grow:
             reason = (
                 f"cloud GPUs above {_percent(rule.out_above)} for {told(rule.out_after)}: {point.used_gpus} of "
                 f"{point.gpus} in use, {_percent(rule.target)} is the target, so {lacking} more"
             )
-            return Reaction(grow={pool.key: -(-lacking // pool.gpus_per_node)}, grow_reason=reason)
+            return Reaction(grow=grow, grow_reason=reason)
         return NOTHING
     empty = {size.key: demand.pools[size.key].new_nodes for size in sizes if not size.nodes}
     if any(empty.values()):
@@ -104,6 +104,17 @@ def _by_utilisation(
     return NOTHING
 
 
+def _spread(gpus: int, pools: Sequence[PoolSize], room: Mapping[tuple[str, str], int]) -> Mapping[tuple[str, str], int]:
+    """Nodes for so many GPUs, as many of each pool as it may have, by the order of the pools."""
+    grow = {}
+    for size in pools:
+        if gpus <= 0:
+            break
+        grow[size.key] = min(room[size.key], -(-gpus // size.gpus_per_node))
+        gpus -= grow[size.key] * size.gpus_per_node
+    return grow
+
+
 def _in_steps(
     rule: StepRule,
     snapshot: ScalingSnapshot,
@@ -113,7 +124,7 @@ def _in_steps(
     largest_gap: timedelta,
 ) -> Reaction:
     points, now = snapshot.local, snapshot.taken_at
-    pool = favoured(sizes, demand, room)
+    pool = next(iter(favoured(sizes, demand, room)), None)
     lacking = 0 if pool is None else demand.pools[pool.key].gpus
     if pool is not None and lacking:
         enough = demand.waiting >= rule.queue or lacking >= rule.least * pool.gpus_per_node
