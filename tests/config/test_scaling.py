@@ -58,7 +58,7 @@ CHANGED: dict[str, tuple[dict[str, Any], ScalingRules]] = {
         replace(THRIFTY, forecast=ForecastRule(quantile=0.5)),
     ),
     "nothing that the preset has beside the queue": (
-        {"forecast": None, "waiting": None, "returning": None, "queue": {"within": "0s"}},
+        {"forecast": None, "waiting": None, "returning": None, "queue": {"after": "0s", "within": "0s"}},
         replace(DEFAULT, forecast=None, waiting=None, returning=None, reactive=QueueRule()),
     ),
     "other numbers of waiting and returning": (

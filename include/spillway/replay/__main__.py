@@ -16,12 +16,18 @@ from spillway.commands.history import trace_options
 from spillway.commands.parsing import Parser, WordsRefused, at_least_one
 from spillway.errors import SpillwayError
 
+DAY = 86400.0
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Replay a trace; gives the exit code."""
     console = Console()
     try:
-        return _replay(console, _parser().parse_words(sys.argv[1:] if arguments is None else arguments))
+        parser = _parser()
+        options = parser.parse_words(sys.argv[1:] if arguments is None else arguments)
+        if options.measure is not None and not 0 <= options.measure[0] < options.measure[1]:
+            parser.error("--measure: expected two days from 0, the second one later")
+        return _replay(console, options)
     except WordsRefused:
         raise
     except SpillwayError as problem:
@@ -57,6 +63,13 @@ def _parser() -> Parser:
         help="what jobs say of how long they train where the trace does not tell: that, nothing, or that with an error "
         "whose logarithm has this spread (default: exact)",
     )
+    words.add_argument(
+        "--measure",
+        nargs=2,
+        type=float,
+        metavar="DAY",
+        help="figures of what is from so many days after the first job to so many alone (default: of all of it)",
+    )
     words.add_argument("--without-bound", action="store_true", help="leave out the bound that takes long to work out")
     words.add_argument("--json", type=Path, metavar="FILE", help="write the comparison as JSON, too")
     words.add_argument("--html", type=Path, metavar="FILE", help="write it as one page with plots, too")
@@ -85,6 +98,7 @@ def _replay(console: Console, options: argparse.Namespace) -> int:
     from spillway.replay.trace import read_trace
     from spillway.replay.world import Conditions
 
+    measured = None if options.measure is None else (options.measure[0] * DAY, options.measure[1] * DAY)
     policies = [policy_of(word) for word in options.policy]
     clusters = clusters_of(options.clusters, options.local_gpus)
     clock = Clock(zone=options.zone) if options.epoch is None else Clock(zone=options.zone, epoch=options.epoch)
@@ -109,11 +123,12 @@ def _replay(console: Console, options: argparse.Namespace) -> int:
                     policy,
                     conditions=Conditions(),
                     seed=options.seed,
+                    measured=measured,
                     progress=lambda ended, show=show: show(f"{ended:,} of {len(jobs):,} jobs"),  # type: ignore[misc]
                 )
             )
     with console.working("working out the bounds"):
-        bounds = bounds_of(jobs, clusters, placement=not options.without_bound)
+        bounds = bounds_of(jobs, clusters, measured=measured, placement=not options.without_bound)
     found = compared(
         results,
         bounds,

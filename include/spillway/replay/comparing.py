@@ -95,13 +95,19 @@ def estimated(jobs: Iterable[JobRecord], sigma: float, seed: int) -> tuple[JobRe
     return tuple(found)
 
 
-def bounds_of(jobs: Sequence[JobRecord], clusters: Sequence[Cluster], *, placement: bool = True) -> Bounds:
+def bounds_of(
+    jobs: Sequence[JobRecord],
+    clusters: Sequence[Cluster],
+    *,
+    measured: tuple[float, float] | None = None,
+    placement: bool = True,
+) -> Bounds:
     """The least cloud GPU-hours of the trace; ``placement``: the bound that takes up to a minute, too."""
     epoch = jobs[0].submitted_at
     starts = np.array([(job.submitted_at - epoch).total_seconds() for job in jobs])
     lasting = np.array([job.duration.total_seconds() if job.duration else 0.0 for job in jobs])
     gpus = np.array([job.gpus for job in jobs], dtype=np.int64)
-    measured = (0.0, float((starts + lasting).max()) + 1.0)
+    measured = measured or (0.0, float((starts + lasting).max()) + 1.0)
     fluid = fluid_bound(
         starts=starts, ends=starts + lasting, gpus=gpus, local_gpus=local_gpus_of(clusters), measured=measured
     )

@@ -57,18 +57,20 @@ def replay(
     *,
     conditions: Conditions,
     seed: int = 1,
+    measured: tuple[float, float] | None = None,
     progress: Callable[[int], None] = lambda ended: None,
 ) -> ReplayResult:
     """One trace under one policy; equal inputs give an equal result.
 
     Args:
         records: by submission, each with a duration.
+        measured: what figures are of, in seconds after the first submission; None: all of it.
         progress: is told how many jobs have ended, now and then.
     """
     placement = replace(policy.placement, waiting=policy.scaling.waiting)
     run = _Replay(records, clusters, replace(policy, placement=placement), conditions, seed, progress)
     run.carry_out()
-    return run.recording.result(trace, policy.name, run.jobs, run.world)
+    return run.recording.result(trace, policy.name, run.jobs, run.world, measured)
 
 
 class _Replay:

@@ -45,8 +45,10 @@ class Recording:
             self._pause = estimate(move).known_pause.total_seconds()
         return self._pause
 
-    def result(self, trace: str, policy: str, jobs: Sequence[Job], world: World) -> ReplayResult:
-        """All of it. Figures are of the whole trace, from its first job to the end of the last one."""
+    def result(
+        self, trace: str, policy: str, jobs: Sequence[Job], world: World, measured: tuple[float, float] | None
+    ) -> ReplayResult:
+        """All of it. Where nothing is said figures are of the whole trace, to the end of the last job."""
         ended = _moments(job.ended_at for job in jobs)
         submitted = np.array([job.asked_at for job in jobs])
         last = float(max(submitted[-1], np.nanmax(ended) if np.isfinite(ended).any() else 0.0))
@@ -56,7 +58,7 @@ class Recording:
             trace=trace,
             policy=policy,
             starts_at=world.starts_at,
-            measured=(0.0, last + 1.0),
+            measured=measured or (0.0, last + 1.0),
             submitted=submitted,
             gpus=np.array([job.gpus for job in jobs], dtype=np.int64),
             started=_moments(job.started_at for job in jobs),
