@@ -144,6 +144,14 @@ def test_changes_can_be_asked_for_from_a_moment_on(ledger: Ledger) -> None:
     assert ledger.scaling_changes(since=LATER) == (second,)
 
 
+def test_the_last_change_of_each_pool_is_known_and_the_last_that_a_provider_took(ledger: Ledger) -> None:
+    first = ledger.change_is_asked(begin(ledger, a_target()), NOW)
+    second = ledger.change_failed(begin(ledger, a_target(5)), "quota exceeded")
+    other = begin(ledger, a_target(5, pool="other"))
+    assert ledger.last_changes() == (second, other)
+    assert ledger.last_changes(asked=True) == (first,)
+
+
 def test_only_one_at_a_time_has_its_turn_to_scale(ledger: Ledger) -> None:
     ledger.take_turn("one", TURN)
     ledger.take_turn("one", TURN)

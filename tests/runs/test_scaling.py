@@ -13,6 +13,7 @@ from sqlalchemy import select
 from spillway.errors import PoolRefused, ScalerBusy, SpillwayError
 from spillway.ledger.schema import scaling_turn
 from spillway.model import NoticeTarget, PlacementDecision, PoolUse, ScalingAlert, ScalingChange
+from spillway.runs.notices import Message, deliver_notices
 from spillway.runs.scaling import TURN, Scaled, look, scale
 from spillway.runs.scaling_effects import usable_nodes
 from spillway.runs.scaling_orders import READY_WITHIN, order_more, pool_named
@@ -176,7 +177,13 @@ def test_a_provider_that_refuses_changes_nothing_and_people_are_told_once(
     assert scaled.problems == (f"{PLACE}: {refused}",)
     assert (line.problem, line.tries, told(line)) == (refused, 2, (2, 3, False))
     assert alerts(cloud) == ["cloud/gpu was not brought from 2 to 3 nodes"]
-    assert "not done (1. try)" in said[-2]
+    sent: list[Message] = []
+    assert len(deliver_notices(cloud, lambda target, message: sent.append(message), said.append).delivered) == 1
+    (message,) = sent
+    assert message.title == "cloud/gpu was not brought from 2 to 3 nodes"
+    assert message.text.startswith(f"{refused}. Wanted because of: reactive wants 3: 1 more")
+    assert alerts(cloud) == []
+    assert "not done (1. try)" in said[0]
     drills.misbehave(installation.sandbox, quota=None)
     now_scaled(cloud)
     assert [(told(c), c.problem, c.tries) for c in cloud.ledger.scaling_changes()] == [((2, 3, True), None, 3)]

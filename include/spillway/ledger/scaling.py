@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Connection, RowMapping, Select, delete, insert, select, update
+from sqlalchemy import Connection, RowMapping, Select, delete, func, insert, select, update
 
 from spillway.errors import ConfigError, Missing, ScalerBusy
 from spillway.ledger.connection import Database, shared_time
@@ -100,6 +100,15 @@ class ScalingStore:
             found = found.where(scaling_changes.c.decided_at >= since)
         with self.database.reading() as connection:
             return tuple(_changes(connection, found))[::-1]
+
+    def last_changes(self, *, asked: bool = False) -> tuple[ScalingChange, ...]:
+        """The newest change of each pool, or with ``asked`` the newest that its provider has taken."""
+        own = scaling_changes.c
+        newest = select(func.max(own.number)).group_by(own.cluster, own.pool)
+        if asked:
+            newest = newest.where(own.asked_at.is_not(None))
+        with self.database.reading() as connection:
+            return tuple(_changes(connection, _newest_first(None).where(own.number.in_(newest))))[::-1]
 
     def take_turn(self, holder: str, lease: timedelta) -> None:
         """Let nobody else scale for so long; the same holder takes it for longer.

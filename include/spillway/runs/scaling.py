@@ -83,7 +83,7 @@ def look(services: Services, asked: Mapping[str, NodePoolScaler | SpillwayError]
     return Scaled(
         seen=seen,
         plan=tuple(_draining(seen, target) for target in plan),
-        closed=closed_nodes(services, seen.taken_at),
+        closed=closed_nodes(services),
         problems=tuple(f"{cluster}/{pool}: {why}" for (cluster, pool), why in seen.unknown.items()),
     )
 

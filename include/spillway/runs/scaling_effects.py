@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 from spillway.model import ManualOrder, PoolTarget, PoolUse, ScalingAlert, ScalingChange, ScalingSnapshot
 from spillway.runs.notices import targets
-from spillway.runs.scaling_facts import MEMORY, Key
+from spillway.runs.scaling_facts import Key
 from spillway.runs.services import Say, Services
 from spillway.scaling.orders import missing
 
@@ -25,8 +25,8 @@ def note_effects(services: Services, seen: ScalingSnapshot, say: Say) -> None:
         (use.cluster, use.pool.name): use for use in seen.pools if (use.cluster, use.pool.name) not in seen.unknown
     }
     now = seen.taken_at
-    newest = {(change.cluster, change.pool): change for change in services.ledger.scaling_changes(since=now - MEMORY)}
-    for key, change in newest.items():
+    for change in services.ledger.last_changes():
+        key = (change.cluster, change.pool)
         use = known.get(key)
         if use is not None and change.asked_at is None and was_carried_out(use, change):
             tell_failed(services, use, change.target, say)

@@ -143,10 +143,9 @@ def _base_nodes(
     return base
 
 
-def closed_nodes(services: Services, now: datetime) -> Mapping[Key, frozenset[str]]:
+def closed_nodes(services: Services) -> Mapping[Key, frozenset[str]]:
     """The nodes that the last change of each pool has closed to pods, so that they become empty."""
-    changes = services.ledger.scaling_changes(since=now - MEMORY)
-    return {(c.cluster, c.pool): frozenset(c.target.drains) for c in changes if c.asked_at is not None}
+    return {(c.cluster, c.pool): frozenset(c.target.drains) for c in services.ledger.last_changes(asked=True)}
 
 
 def money_left(services: Services, now: datetime) -> Decimal | None:

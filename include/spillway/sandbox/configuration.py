@@ -60,6 +60,7 @@ def write_configuration(settings: SandboxSettings) -> None:
             },
             # A sandbox loses nodes on purpose and nobody wants to wait for it.
             "runs": {"cool_down": "60s", "lease": "60s", "startup_limit": "3m", "node_margin": "5s"},
+            "scaling": {"preset": "default", "queue": {"after": "0s"}, "waiting": None, "returning": None},
         },
     }
     for name, content in files.items():
