@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
+from decimal import Decimal
 
 import pytest
 
@@ -14,6 +16,7 @@ from spillway.model import (
     PlacementDecision,
     Priority,
     Snapshot,
+    WaitRules,
 )
 from spillway.placement.queueing import ROOM
 from spillway.testing.builders import candidate, job_spec
@@ -149,3 +152,17 @@ def test_a_decision_is_kept_from_hurting_so_many_and_no_more(ledger: Ledger) -> 
     for number in range(PROTECTED + 1):
         wait(ledger, f"r{number:02}", at=number)
     assert before(ledger, None, at=60) == [f"r{number:02}" for number in range(PROTECTED)]
+
+
+def test_a_run_that_waits_for_on_premises_by_choice_keeps_nobody_from_a_place_until_it_may_buy(ledger: Ledger) -> None:
+    dear = job_spec(gpus_per_node=8, expected_duration=timedelta(hours=1))
+    wait(ledger, "dear", dear)
+    wait(ledger, "cheap", at=1)
+    patient = replace(POLICY, waiting=WaitRules(from_gpu_hours=Decimal(8), share=Decimal("0.01")))
+
+    def seen(at: int) -> list[str]:
+        whole = ledger.complete(None, job_spec(), SNAPSHOT, patient, NOW + at * SECOND)
+        return [queued.run for queued in whole.queue]
+
+    assert seen(35) == ["cheap"]
+    assert seen(36) == ["dear", "cheap"]

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Set
 from datetime import datetime, timedelta
+from itertools import islice
 from typing import Any
 
 from sqlalchemy import Connection, Select, and_, delete, insert, or_, select
 
 from spillway.backfills import orders_nodes
 from spillway.ledger.connection import Database
-from spillway.ledger.rows import OPEN, fetch_attempts, fetch_open, select_attempts
+from spillway.ledger.rows import OPEN, fetch_attempts, fetch_open, fetch_wait, first_schedule, select_attempts
 from spillway.ledger.schema import attempts, runs, waiting
-from spillway.model import JobSpec, PendingJob, QueuedRun
+from spillway.model import JobSpec, PendingJob, QueuedRun, WaitRules
+from spillway.scaling.waiting import hold_until
 
 SILENCE = timedelta(minutes=5)
 """A run that nobody has asked for so long waits no more: who carried it is gone."""
@@ -99,19 +101,32 @@ def leave_queue(connection: Connection, run: str) -> None:
     connection.execute(delete(waiting).where(waiting.c.run == run))
 
 
-def read_queue(connection: Connection, run: str | None, job: JobSpec, now: datetime) -> tuple[QueuedRun, ...]:
+def read_queue(
+    connection: Connection, run: str | None, job: JobSpec, now: datetime, rules: WaitRules | None = None
+) -> tuple[QueuedRun, ...]:
     """Who waits for room and comes first: those of higher priority and, of the same one, those asked for earlier.
+
+    A run that waits for on-premises by choice is passed by others until it may buy.
 
     Args:
         run: None is one that is asked for only now.
+        rules: by which runs wait by choice; None: none does.
     """
     level = job.priority.level
     asked_at = select(runs.c.created_at).where(runs.c.run == run).scalar_subquery() if run is not None else now
     earlier = or_(runs.c.created_at < asked_at, and_(runs.c.created_at == asked_at, runs.c.run < (run or "~")))
     first = or_(waiting.c.level < level, and_(waiting.c.level == level, earlier))
     found = _waiting(now).where(runs.c.run != (run or ""), first)
-    found = found.order_by(waiting.c.level, runs.c.created_at, runs.c.run).limit(PROTECTED)
-    return tuple(_queued(row.run, row.job, row.since, row.places) for row in connection.execute(found))
+    found = found.order_by(waiting.c.level, runs.c.created_at, runs.c.run)
+    rows = connection.execute(found.limit(PROTECTED) if rules is None else found).all()
+    wanting = (row for row in rows if rules is None or not _holds(connection, row.run, row.job, rules, now))
+    return tuple(_queued(row.run, row.job, row.since, row.places) for row in islice(wanting, PROTECTED))
+
+
+def _holds(connection: Connection, run: str, job: JobSpec, rules: WaitRules, now: datetime) -> bool:
+    """Whether the run waits for on-premises by choice."""
+    since = fetch_wait(connection, run)
+    return since is not None and hold_until(job, since, rules, first_schedule(job, since)) > now
 
 
 def _waiting(now: datetime) -> Select[Any]:

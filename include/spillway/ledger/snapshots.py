@@ -101,7 +101,7 @@ def _for_job(
         snapshot,
         budgets=read_budgets(connection, job, policy, snapshot, now, leaving=run),
         requester=snapshot.requester if run is None else fetch_requester(connection, run),
-        queue=() if snapshot.destination is not None else read_queue(connection, run, job, now),
+        queue=() if snapshot.destination is not None else read_queue(connection, run, job, now, policy.waiting),
         schedule=first_schedule(job, now) if run is None else fetch_schedule(connection, run, job, now),
         waits_since=now if run is None else fetch_wait(connection, run),
     )
