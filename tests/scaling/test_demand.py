@@ -84,6 +84,14 @@ def test_what_is_cordoned_failed_or_broken_has_no_room() -> None:
     assert demanded(pool_use(*nodes), pending_job()) == PoolDemand(new_nodes=1, gpus=8, jobs=1)
 
 
+def test_nodes_that_a_pool_has_too_many_are_no_room_for_anybody() -> None:
+    use = pool_use(idle_node("a", timedelta(hours=1)), wanted=4, max_nodes=1)
+    [target] = plan_scaling(scaling_snapshot(use, queue=(pending_job(nodes=2),)), {}, THRIFTY)
+    assert (target.nodes, target.remove) == (1, ("a",))  # no gang of two has room there
+    assert demanded(use, pending_job(nodes=2), room=-3) == PoolDemand(gpus=16, jobs=1)
+    assert demanded(use, pending_job(), room=-3) == PoolDemand(reserved=1)
+
+
 def test_the_place_of_a_failed_node_is_one_that_comes() -> None:
     assert demanded(pool_use(booting_node("late", timedelta(hours=1))), pending_job()) == PoolDemand()
 

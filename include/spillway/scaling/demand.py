@@ -50,7 +50,7 @@ def demand_of(
 
     Args:
         sizes: the pools, the preferred one first.
-        room: how many more nodes each pool may have.
+        room: how many more nodes each pool may have; less than 0 where that many are too many and leave.
         patient: runs that take their turn at what there is and comes, and have nothing bought yet.
     """
     found = {size.key: PoolDemand() for size in sizes}
@@ -93,12 +93,18 @@ class _Bins:
     __slots__ = ("_bought", "_idle", "_later", "_used", "demand", "key", "room", "whole")
 
     def __init__(self, size: PoolSize, room: int, demand: PoolDemand) -> None:
-        self.key, self.whole, self.room, self.demand = size.key, size.gpus_per_node, room, demand
+        self.key, self.whole, self.room, self.demand = size.key, size.gpus_per_node, max(0, room), demand
         none = [0] * (self.whole + 1)
         self._used, self._idle, self._later, self._bought = list(size.free), none, list(none), list(none)
         for node in size.idle:
             self._idle[min(node.free_gpus, self.whole)] += 1
         self._later[self.whole] = size.coming
+        surplus = max(0, -room)
+        for bins in (self._later, self._idle):
+            for free in range(self.whole, 0, -1):
+                gone = min(surplus, bins[free])
+                bins[free] -= gone
+                surplus -= gone
 
     @property
     def has_some(self) -> bool:

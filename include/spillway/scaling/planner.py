@@ -102,10 +102,10 @@ def _kept(snapshot: ScalingSnapshot) -> list[PoolTarget]:
 
 
 def _room(size: PoolSize, orders: Sequence[ManualOrder], purse: Purse) -> int:
-    """How many more nodes the pool may have."""
+    """How many more nodes the pool may have; less than 0 where it has too many."""
     most = min([size.use.pool.max_nodes, *(order.nodes for order in orders if order.kind is OrderKind.SHRINK)])
     affordable, room = purse.affords(size), most - size.nodes
-    return max(0, room if affordable is None else min(room, affordable))
+    return room if affordable is None else min(room, affordable)
 
 
 def _target(size: PoolSize, wishes: Wishes, orders: Sequence[ManualOrder], purse: Purse) -> PoolTarget:
