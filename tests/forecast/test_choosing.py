@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from spillway.errors import InsufficientHistory
-from spillway.forecast.base import Forecaster, History
+from spillway.forecast.base import Forecaster, History, rounded
 from spillway.forecast.baselines import SameTimeOfDay
 from spillway.forecast.choosing import fit
 from spillway.model import JobRecord
@@ -59,7 +59,7 @@ def test_of_a_short_history_the_current_count_is_taken_and_told() -> None:
     history = History.of(series(3.0, 0.0, 5.5, 9.25, None, 7.5))
     made = fit(history, 24).predict(history, 24, QUANTILES)
     assert (made.model, made.reason) == (
-        "current count", "1 day, 0:00:00 ahead: current count, as there is nothing to choose by",
+        "current count", "24 h ahead: current count, as there is nothing to choose by",
     )  # fmt: skip
     assert made.gpus[-1] == (8, 8, 8)
     nearest = made.gpus[0]
@@ -129,7 +129,7 @@ def test_of_jobs_a_model_that_sees_their_ages_is_chosen_and_its_reason_says_what
     fitted = fit(jobs, 24)
     made = fitted.predict(jobs, 24, QUANTILES)
     assert made.model in {"survival", "stack on survival", "stack on the count"}
-    assert "1 day, 0:00:00 ahead" in made.reason
+    assert "24 h ahead" in made.reason
     assert "rule" in made.reason
     assert [choice.step for choice in fitted.choices] == [1, 5, 24]
 
@@ -158,3 +158,19 @@ def test_a_step_is_as_long_as_that_of_the_history() -> None:
     history = History.of(series(*[20.0, 24.0] * 4 * 24 * 5, step=quarter))
     made = fit(history, 8).predict(history, 8, (0.5,))
     assert (made.step, len(made.gpus), made.made_at) == (quarter, 8, history.ends_at)
+
+
+def test_quantiles_that_cross_are_put_in_order() -> None:
+    history = History.of(series(1.0, 2.0))
+    made = rounded(history, np.array([[5.0, 3.2, -1.0], [-2.0, 0.0, 4.5]]), QUANTILES, model="m")
+    assert made.gpus == ((5, 5, 5), (0, 0, 5))
+
+
+def test_jobs_of_a_day_and_a_half_are_too_few_to_choose_by() -> None:
+    history = made_up_history(10)
+    young = history.until(36)
+    assert {choice.reason.partition(", ")[2] for choice in fit(young, 24).choices} == {
+        "as there is nothing to choose by"
+    }
+    assert {choice.name for choice in fit(young, 24).choices} == {"current count"}
+    assert "in the backtest" in fit(history, 24).choices[0].reason

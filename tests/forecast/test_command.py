@@ -36,9 +36,9 @@ def test_each_method_has_a_line_and_the_choice_of_now_its_reason(
     first, header, count, chosen, now = capsys.readouterr().out.splitlines()
     assert first.endswith(" steps of 1:00:00, 2026-03-02 01:00 UTC to 2026-03-18 00:00 UTC")
     assert header.split()[:4] == ["horizon", "method", "WAPE", "%"]
-    assert count.startswith("1:00:00  current count  ")
-    assert chosen.startswith("1:00:00  chosen         ")
-    assert now.startswith("now, 1:00:00 ahead: ")
+    assert count.startswith("1 h ahead  current count  ")
+    assert chosen.startswith("1 h ahead  chosen         ")
+    assert now.startswith("now, 1 h ahead: ")
 
 
 def test_a_program_gets_the_scores_and_the_choice_as_json(

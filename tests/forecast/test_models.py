@@ -124,3 +124,10 @@ def test_levels_go_outwards_while_outcomes_lie_outside_and_stay_where_they_hold(
 def test_the_pinball_loss_is_of_each_level() -> None:
     found = loss(np.array([10.0]), np.array([[8.0, 10.0, 14.0]]), np.array([0.1, 0.5, 0.9]))
     assert found.tolist() == pytest.approx([(0.1 * 2 + 0 + 0.1 * 4) / 3])
+
+
+def test_a_group_that_was_not_known_goes_by_the_curve_of_its_class() -> None:
+    known = curves(JobTable.of(ended(1.0, 20) + ended(2.0, 20, gpus=8)), np.array([seconds(MONDAY + 9 * HOUR)]))
+    new = JobTable.of(ended(1.0, 1, department="new") + ended(1.0, 1, gpus=8) + ended(1.0, 1, gpus=64))
+    assert new.groups == ((0, "new"), (3, "a"), (5, "a"))
+    assert known.rows_of(new).tolist() == [len(known.groups) + 0, known.groups.index((3, "a")), len(known.groups) + 5]

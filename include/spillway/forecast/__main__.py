@@ -109,7 +109,7 @@ def _scored(console: Console, history: History, method: str, horizon: int, optio
     lasting = timedelta(days=options.days)
     if options.json:
         return backtest(method, history, horizon=horizon, lasting=lasting, clock=time.perf_counter)
-    text, shown = f"{method}, {horizon * history.step} ahead", time.monotonic()
+    text, shown = f"{method}, {history.ahead(horizon)}", time.monotonic()
     with console.following(text) as (_, show):
 
         def after(done: int, of: int) -> None:
@@ -123,7 +123,7 @@ def _scored(console: Console, history: History, method: str, horizon: int, optio
 
 def _row(score: Score, history: History) -> tuple[object, ...]:
     return (
-        str(score.horizon * history.step),
+        history.ahead(score.horizon),
         score.method,
         f"{score.wape:.2f}",
         f"{score.mase:.2f}",

@@ -136,6 +136,11 @@ class History:
         """How many steps that is; at least one."""
         return max(1, round(lasting / self.step))
 
+    def ahead(self, steps: int) -> str:
+        """How far ahead so many steps are, for a person."""
+        minutes = round(steps * self.step / timedelta(minutes=1))
+        return f"{minutes} min ahead" if minutes % 60 else f"{minutes // 60} h ahead"
+
     def at(self, origin: int) -> datetime:
         return self.ends_at - (self.present - origin) * self.step
 

@@ -131,7 +131,7 @@ def fit(history: History, horizon: int, names: Sequence[str] = (*MODELS, *BASELI
     before: dict[str, Learned] = {}
     for at, step in enumerate(knots.tolist()):
         found = {name: _learn(history, made[name], targets[:, at], at, step, fold) for name in usable}
-        name, reason = _chosen(f"{step * history.step} ahead", found, history.steps(DAY))
+        name, reason = _chosen(history.ahead(step), found, history.steps(DAY))
         choices.append(
             Choice(
                 step=step,
