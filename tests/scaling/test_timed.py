@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from spillway.model import OffPeak, ScalableNode, ScalingSnapshot
+from spillway.model import Forecast, OffPeak, ScalableNode, ScalingSnapshot
 from spillway.scaling.planner import plan_scaling
 from spillway.scaling.presets import DEFAULT, S2
 from spillway.scaling.rules import ForecastRule, ScalingRules, WindowRule
@@ -137,8 +137,13 @@ def test_at_night_nodes_with_pods_and_those_that_a_job_is_about_to_take_stay() -
 
 
 def test_at_night_idle_nodes_leave_whatever_a_forecast_says_and_the_queue_is_served() -> None:
-    at = datetime(2026, 1, 6, 2, tzinfo=UTC)
+    at = datetime(2026, 1, 6, 1, tzinfo=UTC)
     rules = replace(DEFAULT, release_hours=NIGHT, forecast=ForecastRule())
+    sees_two = {POOL: Forecast(made_at=at - SECOND, step=HOUR, quantiles=(0.9,), gpus=((16,),), model="now", reason="")}
+    idle = scaling_snapshot(pool_use(*idle_at(at, "a", "b", idle=20 * MINUTE)))
+    [by_day] = plan_scaling(replace(idle, taken_at=at - SECOND), sees_two, rules)
+    [at_night] = plan_scaling(replace(idle, taken_at=at), sees_two, rules)
+    assert (by_day.nodes, at_night.nodes, at_night.remove) == (2, 0, ("a", "b"))
     assert planned(scaling_snapshot(pool_use(), queue=pending_jobs(3)), at, rules) == (3, ())
 
 
