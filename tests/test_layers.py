@@ -120,6 +120,18 @@ def test_only_tests_import_the_test_support() -> None:
     assert not [file for file in files if any(begins(name, "testing") for name in library_imports(file))]
 
 
+def test_node_pools_are_changed_from_one_place() -> None:
+    files = [file for module, file in MODULES.items() if not begins(module, "testing")]
+    files += [*(ROOT / "plugins").rglob("*.py"), *(ROOT / "dags").rglob("*.py")]
+    asking = [
+        file.relative_to(ROOT).as_posix()
+        for file in files
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Attribute) and node.attr == "set_target"
+    ]
+    assert asking == ["include/spillway/runs/scaling.py"]
+
+
 @pytest.mark.parametrize("module", [module for module in MODULES if layer(module) in {0, 1}])
 def test_a_decision_has_no_clock_file_network_environment_chance_or_log(module: str) -> None:
     tree = ast.parse(MODULES[module].read_text(encoding="utf-8"))
