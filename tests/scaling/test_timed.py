@@ -145,6 +145,8 @@ def test_at_night_idle_nodes_leave_whatever_a_forecast_says_and_the_queue_is_ser
     [at_night] = plan_scaling(replace(idle, taken_at=at), sees_two, rules)
     assert (by_day.nodes, at_night.nodes, at_night.remove) == (2, 0, ("a", "b"))
     assert planned(scaling_snapshot(pool_use(), queue=pending_jobs(3)), at, rules) == (3, ())
+    gang = pending_jobs(1, nodes=2)
+    assert planned(scaling_snapshot(pool_use(*idle_at(at, "a")), queue=gang), at, rules) == (2, ())
 
 
 def test_a_window_wins_over_the_night_and_what_is_idle_beyond_it_leaves() -> None:
