@@ -62,6 +62,17 @@ def test_idle_nodes_leave_after_ten_minutes_the_oldest_first_and_never_one_with_
     assert (target.nodes, target.remove) == (2, ("a", "b"))
 
 
+@pytest.mark.parametrize("changed", ["last_out", "last_in"])
+def test_a_pool_that_grew_or_shrank_shrinks_again_when_it_has_cooled_down(changed: str) -> None:
+    rules = replace(RULES, cool_down_in=5 * MINUTE)
+    use = pool_use(idle_node("a", HOUR))
+    for ago, nodes in ((5 * MINUTE - timedelta(seconds=1), 1), (5 * MINUTE, 0)):
+        [target] = plan_scaling(scaling_snapshot(use, **{changed: {POOL: NOW - ago}}), {}, rules)
+        assert target.nodes == nodes
+    [target] = plan_scaling(scaling_snapshot(use, **{changed: {("cloud", "other"): NOW}}), {}, rules)
+    assert target.nodes == 0
+
+
 def test_an_idle_node_that_a_waiting_job_is_about_to_take_stays_and_the_older_one_leaves() -> None:
     use = pool_use(idle_node("old", 30 * MINUTE), idle_node("new", 20 * MINUTE))
     [target] = plan_scaling(scaling_snapshot(use, queue=pending_jobs(1)), {}, RULES)
@@ -144,6 +155,13 @@ def test_the_budget_pays_for_nodes_without_pods_first_so_that_a_plan_is_not_repe
     assert [target.nodes for target in plan_scaling(carried_out(seen, plan), {}, RULES)] == [4]
 
 
+def test_what_one_pool_gets_the_budget_no_longer_bears_for_the_next() -> None:
+    other = replace(pool_use().pool, name="other")
+    orders = (manual_order(nodes=4), manual_order(order="o2", pool="other", nodes=4))
+    seen = scaling_snapshot(pool_use(), pool_use(pool=other), orders=orders, money_left=Decimal(5 * 64))
+    assert [target.nodes for target in plan_scaling(seen, {}, RULES)] == [4, 1]
+
+
 def test_a_price_that_nobody_knows_is_none_that_a_budget_bears() -> None:
     use = pool_use(pool=replace(pool_use().pool, prices_per_gpu_hour={}))
     seen = scaling_snapshot(use, queue=pending_jobs(1))
@@ -177,6 +195,13 @@ def test_a_forced_shrink_wins_over_people_and_jobs_and_not_over_pods_and_the_lea
     least = replace(seen, pools=(pool_use(*nodes, wanted=5, min_nodes=2),))
     [target] = plan_scaling(least, {}, RULES)
     assert (target.nodes, target.remove, target.clamps) == (2, ("new",), ())
+
+
+def test_of_two_forced_shrinks_the_lower_holds() -> None:
+    nodes = (idle_node("a", 2 * MINUTE), idle_node("b", MINUTE), idle_node("c"))
+    orders = tuple(manual_order(order=f"o{most}", kind=OrderKind.SHRINK, nodes=most) for most in (1, 2))
+    [target] = plan_scaling(scaling_snapshot(pool_use(*nodes), orders=orders), {}, RULES)
+    assert (target.nodes, target.remove) == (1, ("a", "b"))
 
 
 def test_of_a_forced_shrink_with_names_only_these_leave() -> None:
