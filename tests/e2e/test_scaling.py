@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -14,6 +15,7 @@ from spillway.model import Outcome, PoolUse
 from spillway.runs.scaling_effects import usable_nodes
 from spillway.runs.scaling_orders import pool_named
 from spillway.sandbox import drills
+from spillway.sandbox.airflow_api import Conflict
 from spillway.testing.airflow_server import AirflowSandbox, DagRun, wait_for
 
 pytestmark = pytest.mark.timeout(900)
@@ -63,11 +65,22 @@ def idle_since(airflow: AirflowSandbox, node: str, since: datetime) -> None:
 
 
 def answer(run: DagRun, choice: str) -> dict[str, Any]:
-    """What a person does under "Required Actions"; gives what that person was shown."""
+    """What a person does under "Required Actions"; gives what that person was shown.
+
+    Airflow may take a task whose answer comes within seconds for one that failed, and asks again: so is answered again.
+    """
     run.wait_for_task("approve", "awaiting_input")
     path = f"{run.path}/taskInstances/approve/-1/hitlDetails"
     shown: dict[str, Any] = run.api.call("GET", path)
-    run.api.call("PATCH", path, {"chosen_options": [choice], "params_input": {}})
+
+    def state() -> str:
+        now = str(run.tasks()["approve"]["state"])
+        if now == "awaiting_input" and not run.api.call("GET", path)["response_received"]:
+            with suppress(Conflict):
+                run.api.call("PATCH", path, {"chosen_options": [choice], "params_input": {}})
+        return now
+
+    run.until(state, lambda now: now in {"success", "failed"})
     return shown
 
 
