@@ -9,7 +9,7 @@ from decimal import Decimal
 
 import pytest
 
-from spillway.model import Budget, Ending, JobSpec, PoolTarget, ScalingSnapshot, Tier
+from spillway.model import Budget, Ending, JobSpec, PoolSample, PoolTarget, Sample, ScalingSnapshot, Tier, UsePoint
 from spillway.runs.scaling_facts import scalers, scaling_snapshot
 from spillway.runs.services import Services
 from spillway.scaling.presets import DEFAULT
@@ -78,3 +78,15 @@ def test_runs_on_premises_that_say_how_long_they_train_are_room_to_come(
     open_run(make_job(gpus_per_node=2, tier=Tier.CORE)).place()
     ending = Ending(at=attempt.reserved_at + hour, place=("onprem", "gpu"), gpus_per_node=2, nodes=1)
     assert seen(services).endings == (ending,)
+
+
+def test_on_premises_and_the_cloud_are_as_busy_as_they_were_measured(services: Services) -> None:
+    at = services.clock() - timedelta(minutes=1)
+    onprem, cloud = (
+        PoolSample(cluster=name, pool="gpu", gpus=8.0, used_gpus=used, nodes=2.0, idle_nodes=0.0)
+        for name, used in (("onprem", 7.0), ("cloud", 3.0))
+    )
+    services.ledger.record_sample(Sample(at=at, pools=(onprem, cloud)))
+    found = seen(services)
+    busy = UsePoint(at=at, gpus=8, used_gpus=7, queued_jobs=0, pending_gpus=0)
+    assert (found.local, found.cloud) == ((busy,), (replace(busy, used_gpus=3),))
