@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime, timedelta
 from zoneinfo import ZoneInfo
 
@@ -132,6 +133,13 @@ def test_of_jobs_a_model_that_sees_their_ages_is_chosen_and_its_reason_says_what
     assert "24 h ahead" in made.reason
     assert "rule" in made.reason
     assert [choice.step for choice in fitted.choices] == [1, 5, 24]
+
+
+def test_where_most_is_wanted_by_no_job_the_last_step_is_believed() -> None:
+    history = made_up_history(30)
+    others = 900 + np.cumsum(np.random.default_rng(3).normal(0.0, 60.0, history.present))
+    made = fit(replace(history, gpus=history.gpus + others), 2)
+    assert [choice.name for choice in made.choices] == ["last step", "last step"]
 
 
 def test_what_was_learned_yesterday_forecasts_today_from_the_jobs_of_today() -> None:

@@ -18,7 +18,7 @@ import numpy as np
 from spillway.forecast.base import Floats, History, rounded
 from spillway.forecast.baselines import DAY
 from spillway.forecast.calibration import LEVELS, adapted, fan, learned, loss
-from spillway.forecast.models import COUNT, OF_JOBS, STACKS, SURVIVAL, THREE_MONTHS, TWO_WEEKS, Terms, seen, terms
+from spillway.forecast.models import COUNT, LAST, OF_JOBS, STACKS, SURVIVAL, THREE_MONTHS, TWO_WEEKS, Terms, seen, terms
 from spillway.forecast.survival import Curves, curves
 from spillway.model import Forecast
 
@@ -35,7 +35,8 @@ RELEARN = timedelta(days=2)
 LEAST = timedelta(days=2)
 """Under so much history there is nothing to choose by."""
 
-MODELS = (COUNT, SURVIVAL, *STACKS)
+MODELS = (COUNT, LAST, SURVIVAL, *STACKS)
+"""The last step is for clusters where much of what is measured is wanted by pods that are no jobs."""
 BASELINES = (TWO_WEEKS, THREE_MONTHS)
 CLEARLY = 2.0
 """On how many more days than not a baseline must have lost less, in standard errors of tossing a coin for each day."""
