@@ -123,3 +123,37 @@ def test_what_imported_jobs_wanted_is_told_by_the_hour_from_the_first_submission
     told = DemandSeries(starts_at=start - HOUR, step=HOUR, gpus=(None, 4.0, 8.0, 10.0, 8.0, None, None))
     assert ledger.imported_demand(start - HOUR, 7) == told
     assert ledger.imported_demand(start, 0).gpus == ()
+
+
+def test_jobs_are_demand_as_long_as_samples_count_them(ledger: Ledger) -> None:
+    later = NOW + 10 * HOUR
+    trained(ledger, "over", 0, 1, Outcome.SUCCEEDED)
+    trained(ledger, "late", 0, 3, Outcome.SUCCEEDED)
+    trained(ledger, "nobody-asks", 0, 4, Outcome.PREEMPTED)
+    reserved(ledger, "has-a-place")
+    ledger.open_run("never-asked", JOB, {}, NOW)
+    for run, origin in (("waits", {}), ("leftovers", {"run_type": "backfill"})):
+        ledger.open_run(run, JOB, origin, NOW)
+        ledger.still_waits(run, JOB, {("onprem", "a100")}, later)
+    ended = replace(WAITED, started_at=NOW)
+    assert ledger.demanding_jobs(NOW + 2 * HOUR, later) == (
+        replace(WAITED, job="has-a-place"),
+        replace(ended, job="late", ended_at=NOW + 3 * HOUR),
+        replace(ended, job="nobody-asks", ended_at=NOW + 4 * HOUR),
+        replace(WAITED, job="waits"),
+    )
+
+
+def test_a_backfill_wants_gpus_from_its_start_on(ledger: Ledger) -> None:
+    ledger.open_run("r", JOB, {"run_type": "backfill"}, NOW)
+    trained(ledger, "r", 2, 3, Outcome.SUCCEEDED)
+    began = NOW + 2 * HOUR
+    found = replace(WAITED, submitted_at=began, started_at=began, ended_at=NOW + 3 * HOUR)
+    assert ledger.demanding_jobs(NOW, NOW + 5 * HOUR) == (found,)
+
+
+def test_imported_jobs_whose_end_is_not_told_are_demand_until_the_log_ends(ledger: Ledger) -> None:
+    ledger.import_jobs("slurm", FOREIGN)
+    until = replace(FOREIGN[0], ended_at=FOREIGN[1].submitted_at)
+    assert ledger.demanding_jobs(NOW - 9 * HOUR, NOW + 20 * HOUR) == (until, FOREIGN[1])
+    assert ledger.demanding_jobs(NOW + 2 * HOUR, NOW + 20 * HOUR) == (FOREIGN[1],)

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from itertools import repeat
 from pathlib import Path
 
 import pytest
 
 from spillway.config import Configuration, load
+from spillway.forecast.base import JobTable
+from spillway.forecast.models import OF_JOBS
+from spillway.forecast.series import demand_series
 from spillway.ledger import Ledger, open_ledger
 from spillway.ledger.sample_rows import write_sample
 from spillway.model import Cluster, JobRecord, PoolSample, Sample
@@ -18,6 +23,7 @@ from spillway.sandbox.settings import INCLUDE
 from spillway.scaling.ahead import EVERYWHERE
 from spillway.scaling.presets import DEFAULT, S2
 from spillway.scaling.rules import ForecastRule
+from spillway.testing.histories import MONDAY, made_up_jobs
 from spillway.testing.ledger_files import new_ledger
 
 AHEAD = replace(DEFAULT, forecast=ForecastRule(quantile=0.9, ahead=timedelta(minutes=15)))
@@ -41,12 +47,13 @@ def unasked(cluster: Cluster) -> Site:
     raise AssertionError("no cluster is asked for a forecast")
 
 
-def measured(ledger: Ledger, since: datetime, until: datetime, *, gpus: float = 40.0) -> None:
+def measured(ledger: Ledger, since: datetime, until: datetime, *, gpus: Iterable[float | None] = repeat(40.0)) -> None:
     """So many GPUs in use in each whole hour."""
-    at = since
+    at, each = since, iter(gpus)
     with ledger.database.writing() as connection:
         while at + HOUR <= until:
-            pool = PoolSample(cluster="onprem", pool="a100", gpus=64.0, used_gpus=gpus, nodes=8.0, idle_nodes=3.0)
+            used = next(each) or 0.0
+            pool = PoolSample(cluster="onprem", pool="a100", gpus=64.0, used_gpus=used, nodes=8.0, idle_nodes=3.0)
             write_sample(connection, Sample(at=at, pools=(replace(pool, taken=120),), step=HOUR, taken=120))
             at += HOUR
 
@@ -88,3 +95,13 @@ def test_the_log_of_the_scheduler_before_counts_for_the_hours_before_the_first_m
     jobs = [JobRecord(job=f"{at}", submitted_at=at, gpus=40, started_at=at, ended_at=at + HOUR) for at in at]
     ledger.import_jobs("slurm", jobs)
     assert forecasts(services, NOW)[EVERYWHERE].gpus == ((40, 40), (40, 40))
+
+
+def test_the_jobs_behind_the_hours_take_part_as_they_were_known_then(ledger: Ledger, services: Services) -> None:
+    jobs = made_up_jobs(20)
+    measured(ledger, MONDAY, NOW, gpus=demand_series(JobTable.of(jobs), MONDAY, NOW).gpus)
+    ledger.import_jobs("slurm", [job for job in jobs if job.submitted_at < NOW])
+    forecast = forecasts(services, NOW)[EVERYWHERE]
+    assert forecast.model in OF_JOBS
+    ledger.import_jobs("slurm", [job for job in jobs if job.submitted_at >= NOW])
+    assert forecasts(services, NOW)[EVERYWHERE] == forecast

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from functools import lru_cache
 from itertools import groupby
 from typing import Any
 
 import numpy as np
 from sqlalchemy import (
     Column,
+    ColumnElement,
     Connection,
     Float,
     Integer,
@@ -19,15 +22,19 @@ from sqlalchemy import (
     Table,
     Text,
     bindparam,
+    cast,
     func,
     insert,
     select,
     update,
 )
 
+from spillway import codec
+from spillway.backfills import orders_nodes
 from spillway.ledger.columns import Moment, Word
 from spillway.ledger.connection import Database
-from spillway.ledger.schema import attempts, metadata, runs
+from spillway.ledger.queueing import SILENCE
+from spillway.ledger.schema import attempts, metadata, runs, waiting
 from spillway.model import AttemptState, DemandSeries, JobRecord, JobSpec, Outcome, Priority
 from spillway.replay.steps import held_together
 
@@ -74,7 +81,8 @@ class HistoryStore:
     def own_jobs(self) -> tuple[JobRecord, ...]:
         """Every run that asked for GPUs and had or still wants them, in the order of their submission."""
         with self.database.reading() as connection:
-            return _own(connection)
+            records = map(_of_run, _own(connection))
+            return tuple(record for record in records if record is not None)
 
     def imported_jobs(self) -> Mapping[str, tuple[JobRecord, ...]]:
         """What was imported, by its source, in the order of submission."""
@@ -90,6 +98,24 @@ class HistoryStore:
             for record in records
         ]
         return tuple(sorted((*self.own_jobs(), *imported), key=lambda record: (record.submitted_at, record.job)))
+
+    def demanding_jobs(self, since: datetime, now: datetime) -> tuple[JobRecord, ...]:
+        """Own and imported jobs that wanted GPUs after ``since``, as samples count them, in the order of submission.
+
+        A run for which nobody asks any more wants none since its last attempt, one of a backfill that takes what is
+        left over wants them from its start on, and an imported job whose end its log does not tell ends with the log.
+        """
+        own = imported_jobs.c
+        late = select(attempts.c.run).where(attempts.c.settled_at.is_(None) | (attempts.c.settled_at > since))
+        recent = (runs.c.created_at > since) | waiting.c.seen_at.is_not(None) | runs.c.run.in_(late)
+        lasting = select(imported_jobs).where(own.ended_at.is_(None) | (own.ended_at > since))
+        with self.database.reading() as connection:
+            found = [_demand(rows, now) for rows in _own(connection, recent)]
+            last = connection.execute(select(func.max(own.submitted_at))).scalar()
+            imported = map(_record, connection.execute(lasting).mappings())
+            found += [record if record.ended_at else replace(record, ended_at=last) for record in imported]
+        records = (record for record in found if record is not None and (record.ended_at or now) > since)
+        return tuple(sorted(records, key=lambda record: (record.submitted_at, record.job)))
 
     def imported_demand(self, starts_at: datetime, hours: int) -> DemandSeries:
         """GPUs that imported jobs wanted in each of so many hours, as ``demand`` tells those of our own clusters.
@@ -149,24 +175,48 @@ def _write(connection: Connection, source: str, added: Sequence[JobRecord], chan
         connection.execute(update(imported_jobs).where(same), rows)
 
 
-def _own(connection: Connection) -> tuple[JobRecord, ...]:
-    joined = runs.outerjoin(attempts, attempts.c.run == runs.c.run)
+def _own(connection: Connection, *which: ColumnElement[bool]) -> Iterator[list[RowMapping]]:
+    """Each run with its attempts, oldest first; one without any has a row of its own."""
+    joined = runs.outerjoin(attempts, attempts.c.run == runs.c.run).outerjoin(waiting, waiting.c.run == runs.c.run)
     found = connection.execute(
         select(
-            runs.c.run, runs.c.job, runs.c.created_at, runs.c.cancelled_at, attempts.c.number, attempts.c.state,
-            attempts.c.outcome, attempts.c.started_at, attempts.c.ended_at, attempts.c.settled_at,
+            runs.c.run, cast(runs.c.job, Text).label("job"), runs.c.origin, runs.c.created_at, runs.c.cancelled_at,
+            attempts.c.number, attempts.c.state, attempts.c.outcome, attempts.c.started_at, attempts.c.ended_at,
+            attempts.c.settled_at, waiting.c.seen_at,
         )
         .select_from(joined)
+        .where(*which)
         .order_by(runs.c.created_at, runs.c.run, attempts.c.number)
     )  # fmt: skip
-    records = (_of_run(list(rows)) for _, rows in groupby(found.mappings(), key=lambda row: row["run"]))
-    return tuple(record for record in records if record is not None)
+    return (list(rows) for _, rows in groupby(found.mappings(), key=lambda row: row["run"]))
+
+
+@lru_cache(maxsize=1000)
+def _job(text: str) -> JobSpec:
+    """A job file's runs are alike, and a history has many of them."""
+    return codec.decode(JobSpec, json.loads(text))
+
+
+def _demand(rows: list[RowMapping], now: datetime) -> JobRecord | None:
+    """A run as far as it is demand; None where it never was."""
+    first, last, record = rows[0], rows[-1], _of_run(rows)
+    if record is None:
+        return None
+    asked_for = first["seen_at"] is not None and first["seen_at"] > now - SILENCE
+    if record.ended_at is None and last["state"] in {None, AttemptState.SETTLED} and not asked_for:
+        trained = [row for row in rows if row["started_at"] is not None]
+        if not trained:
+            return None
+        record = replace(record, ended_at=_ended(trained[-1]))
+    if orders_nodes(_job(first["job"]), first["origin"]):
+        return record
+    return None if record.started_at is None else replace(record, submitted_at=record.started_at)
 
 
 def _of_run(rows: list[RowMapping]) -> JobRecord | None:
     """A run by its attempts; None where it took no GPU, or ended without ever having any."""
     first, last = rows[0], rows[-1]
-    job: JobSpec = first["job"]
+    job = _job(first["job"])
     trained = [row for row in rows if row["started_at"] is not None]
     over = last["state"] is AttemptState.SETTLED and not Outcome(last["outcome"]).goes_on
     over = over or (first["cancelled_at"] is not None and last["state"] in {None, AttemptState.SETTLED})

@@ -29,10 +29,11 @@ def forecasts(services: Services, now: datetime) -> Mapping[tuple[str, str], For
     series = _known(services, services.ledger.demand(now - LOOKED_AT, now))
     if len(series.gpus) * series.step < LEAST or series.gpus[-1] is None:
         return {}
-    from spillway.forecast.base import History
+    from spillway.forecast.base import LOOKS_BACK, History
     from spillway.forecast.choosing import fit
 
-    history = History.of(series, time_zone=services.configuration.policy.time_zone)
+    jobs = services.ledger.demanding_jobs(series.starts_at - timedelta(seconds=LOOKS_BACK), now)
+    history = History.of(series, jobs, time_zone=services.configuration.policy.time_zone)
     steps = ceil(rule.ahead / series.step) + 1  # from the last whole hour on
     return {EVERYWHERE: fit(history, steps).predict(history, steps, (0.5, rule.quantile))}
 
