@@ -111,7 +111,10 @@ def _replay(console: Console, options: argparse.Namespace) -> int:
         console.complain(f"{options.trace} has no job that tells how long it held its GPUs; nothing to replay")
         return 1
     jobs = whole if options.estimates is None else estimated(whole, options.estimates, options.seed)
-    notes.append("quotas, budgets, rights to clouds, datasets and spot are not replayed: every job may use everything")
+    notes.append(
+        "quotas, budgets, rights to clouds, datasets and spot are not replayed: every job may use everything; nor are "
+        "forecasts, people's orders and nodes that fail"
+    )
     results = []
     for policy in policies:
         with console.following(f"replaying {policy.name}") as (_, show):

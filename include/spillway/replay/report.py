@@ -58,7 +58,7 @@ class Comparison:
         """The notes, and the jobs that policies left waiting or running when the replay ended."""
         left = [
             f"{found.policy}: when the replay ended, {found.unstarted:,} jobs had not started and "
-            f"{found.unfinished:,} not ended"
+            f"{found.unfinished:,} not ended; what waits is left so after 7 quiet days"
             for found in self.figures
             if found.unfinished
         ]
