@@ -162,6 +162,16 @@ def test_equal_inputs_give_an_equal_result_and_every_job_ends(preset: str) -> No
     )
 
 
+def test_a_job_waits_for_one_that_runs_however_long_that_takes() -> None:
+    week = 7 * 24 * HOUR
+    jobs = [record("a", 0 * HOUR, 8, 2 * week), record("b", MINUTE, 8, HOUR)]
+    policy = Policy(name="no cloud", placement=PLACEMENT, scaling=EVENT)
+    rare = Conditions(tick=HOUR)
+    result = replay("made up", jobs, clusters(1)[:1], policy, conditions=rare)
+    ends = 2 * week / MINUTE
+    assert stays(result) == [(0, "onprem/a100", 0.0, ends), (1, "onprem/a100", ends, ends + 60)]
+
+
 def test_a_record_without_a_duration_is_refused() -> None:
     job = replace(record("a", 0 * HOUR, 8, HOUR), ended_at=None)
     with pytest.raises(BadTrace, match="job 'a' does not tell how long it held its GPUs"):

@@ -37,7 +37,7 @@ from spillway.scaling.rules import QueueRule, ScalingRules
 
 _MEASURED = timedelta(hours=1)
 _STILL = 7 * 86400.0
-"""Seconds without anything but beats of the clock, after which what waits then is taken to wait for good."""
+"""Seconds of nothing but beats, with nothing else to come, after which what waits is taken to wait for good."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,7 +109,7 @@ class _Replay:
     def carry_out(self) -> None:
         arrivals = iter(self.jobs)
         coming = next(arrivals, None)
-        while coming is not None or (self.ended < len(self.jobs) and self.now - self.stirred < _STILL):
+        while coming is not None or (self.ended < len(self.jobs) and self._goes_on()):
             if coming is not None and (not self.events or coming.asked_at <= self.events[0][0]):
                 self.now = coming.asked_at
                 self._ask(coming)
@@ -125,6 +125,10 @@ class _Replay:
             if self.beat_at is None and self._awaits_beat():
                 self.beat_at = (self.now // self.tick + 1) * self.tick
                 self._at(self.beat_at, self._beat)
+
+    def _goes_on(self) -> bool:
+        """Whether more than beats is to come, such as the end of a job, or something has happened lately."""
+        return len(self.events) > (self.beat_at is not None) or self.now - self.stirred < _STILL
 
     def _at(self, moment: float, happen: Callable[[], None]) -> None:
         self.serial += 1
