@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 import yaml
 
 from spillway.replay.__main__ import main
-from spillway.replay.comparing import estimated
+from spillway.replay.comparing import LONGEST_SAID, estimated
 from spillway.replay.trace import read_trace
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -97,3 +99,10 @@ def test_estimates_have_an_error_of_the_seed_and_those_that_are_told_stay(trace:
     wrong = estimated(jobs, 1.0, 1)
     assert wrong == estimated(jobs, 1.0, 1) != estimated(jobs, 1.0, 2)
     assert estimated(wrong, 1.0, 3) == wrong
+
+
+def test_an_estimate_is_no_longer_than_anybody_would_say(trace: Path) -> None:
+    job = replace(read_trace(trace).jobs[0], held_for=timedelta(days=60))
+    jobs = [replace(job, job=str(number)) for number in range(20_000)]
+    said = [job.duration_estimate for job in estimated(jobs, 5.0, 1)]
+    assert max(filter(None, said)) == LONGEST_SAID

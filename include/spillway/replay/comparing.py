@@ -27,6 +27,8 @@ from spillway.scaling.presets import PRESETS
 WHOLE = {"all": QuotaShare(onprem=Decimal(1), cloud=Decimal(1))}
 """Every job of a replay is of one department that may use everything: a trace does not tell who may what."""
 WEIGHTS = {"qos": Decimal("0.7"), "cost": Decimal("0.15"), "affinity": Decimal("0.15")}
+LONGEST_SAID = timedelta(days=3650)
+"""No estimate with an error is longer: one of a wide spread would be longer than any moment there is."""
 _NORMAL = NormalDist()
 
 
@@ -90,7 +92,8 @@ def estimated(jobs: Iterable[JobRecord], sigma: float, seed: int) -> tuple[JobRe
         if job.duration_estimate is None and job.duration is not None:
             draw = int.from_bytes(blake2b(f"{seed}:{job.job}:estimate".encode(), digest_size=7).digest())
             error = math.exp(sigma * _NORMAL.inv_cdf((draw + 0.5) / (1 << 56))) if sigma else 1.0
-            job = replace(job, duration_estimate=timedelta(seconds=job.duration.total_seconds() * error))
+            said = min(job.duration.total_seconds() * error, LONGEST_SAID.total_seconds())
+            job = replace(job, duration_estimate=timedelta(seconds=said))
         found.append(job)
     return tuple(found)
 
