@@ -162,6 +162,15 @@ def test_equal_inputs_give_an_equal_result_and_every_job_ends(preset: str) -> No
     )
 
 
+def test_a_job_that_never_gets_a_place_has_waited_until_the_replay_ended() -> None:
+    rules = replace(PRESETS["s2"], preset="s2")
+    policy = Policy(name="s2", placement=PLACEMENT, scaling=rules)
+    jobs = [record("a", 0 * HOUR, 8, HOUR)]
+    result = replay("made up", jobs, clusters(1)[1:], policy, conditions=Conditions(tick=HOUR))
+    assert figures(result).unstarted == 1
+    assert figures(result).wait_p50_minutes == 7 * 24 * 60
+
+
 def test_a_job_waits_for_one_that_runs_however_long_that_takes() -> None:
     week = 7 * 24 * HOUR
     jobs = [record("a", 0 * HOUR, 8, 2 * week), record("b", MINUTE, 8, HOUR)]

@@ -70,7 +70,7 @@ def replay(
     placement = replace(policy.placement, waiting=policy.scaling.waiting)
     run = _Replay(records, clusters, replace(policy, placement=placement), conditions, seed, progress)
     run.carry_out()
-    return run.recording.result(trace, policy.name, run.jobs, run.world, measured)
+    return run.recording.result(trace, policy.name, run.jobs, run.world, measured, run.now)
 
 
 class _Replay:

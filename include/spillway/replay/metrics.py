@@ -56,6 +56,7 @@ class ReplayResult:
         gpus: of each job, shape (jobs,).
         started: the first start of each, NaN where it never had its GPUs; shape (jobs,).
         ended: NaN where it had not ended when the replay did; shape (jobs,).
+        over_at: when the replay ended.
         capacity: of each place, the GPUs that are paid for: from when their nodes are ordered until they are gone.
     """
 
@@ -71,6 +72,7 @@ class ReplayResult:
     stays: Stays
     capacity: tuple[Steps, ...]
     orders: Orders
+    over_at: float = 0.0
 
     def used(self, place: int) -> Steps:
         """GPUs of a place that jobs hold."""
@@ -86,7 +88,7 @@ class ReplayResult:
     def last(self) -> float:
         """The last moment that anything is known of."""
         known = [moments[np.isfinite(moments)] for moments in (self.submitted, self.ended, self.stays.end)]
-        return float(max((moments.max() for moments in known if moments.size), default=self.measured[1]))
+        return max(self.over_at, max((float(at.max()) for at in known if at.size), default=self.measured[1]))
 
     def waits(self) -> Seconds:
         """How long each measured job waited for its first start, in seconds; those that still wait, until the end."""

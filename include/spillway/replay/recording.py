@@ -46,7 +46,13 @@ class Recording:
         return self._pause
 
     def result(
-        self, trace: str, policy: str, jobs: Sequence[Job], world: World, measured: tuple[float, float] | None
+        self,
+        trace: str,
+        policy: str,
+        jobs: Sequence[Job],
+        world: World,
+        measured: tuple[float, float] | None,
+        over_at: float,
     ) -> ReplayResult:
         """All of it. Where nothing is said figures are of the whole trace, to the end of the last job."""
         ended = _moments(job.ended_at for job in jobs)
@@ -74,6 +80,7 @@ class Recording:
             stays=Stays(job=stays[0], place=stays[1], start=stays[2], end=stays[3]),
             capacity=tuple(Steps(at=np.array(at), gpus=np.array(gpus)) for at, gpus in self._sizes),
             orders=Orders(at=orders[0], place=orders[1], nodes=orders[2]),
+            over_at=over_at,
         )
 
 
