@@ -67,6 +67,7 @@ def test_a_policy_file_is_named_by_its_name(trace: Path, tmp_path: Path, capsys:
         pytest.param({"trace": TRACE + "31,5,8,nan,a\n"}, [], "line 32", id="a row at fault"),
         pytest.param({}, ["--local-gpus", "12"], "12 are no whole nodes", id="no whole nodes"),
         pytest.param({"clusters": "cpu"}, [], "has no GPUs, so no job runs there", id="a cluster without capacity"),
+        pytest.param({}, ["--measure", "1", "2"], "no job was submitted from day 1 to day 2", id="nothing to measure"),
         pytest.param({}, ["--json", "/nowhere/at/all.json"], "/nowhere/at/all.json cannot be written", id="no place"),
     ],
 )
@@ -91,6 +92,13 @@ def test_what_cannot_be_replayed_is_one_message(
     said = capsys.readouterr().err
     assert told in said
     assert said.count("\n") == 1
+
+
+@pytest.mark.parametrize("days", [("0", "inf"), ("nan", "2"), ("2", "1"), ("-1", "1"), ("0", "1e9")])
+def test_days_that_are_none_are_refused(days: tuple[str, str], trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main([str(trace), "--clusters", str(CLUSTERS), "--measure", *days])
+    assert "--measure: expected two days" in capsys.readouterr().err
 
 
 def test_estimates_have_an_error_of_the_seed_and_those_that_are_told_stay(trace: Path) -> None:

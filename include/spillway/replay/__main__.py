@@ -17,6 +17,7 @@ from spillway.commands.parsing import Parser, WordsRefused, at_least_one
 from spillway.errors import SpillwayError
 
 DAY = 86400.0
+MOST_DAYS = 36_525
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -25,8 +26,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         parser = _parser()
         options = parser.parse_words(sys.argv[1:] if arguments is None else arguments)
-        if options.measure is not None and not 0 <= options.measure[0] < options.measure[1]:
-            parser.error("--measure: expected two days from 0, the second one later")
+        if options.measure is not None and not 0 <= options.measure[0] < options.measure[1] <= MOST_DAYS:
+            parser.error(f"--measure: expected two days from 0 to {MOST_DAYS}, the second one later")
         return _replay(console, options)
     except WordsRefused:
         raise
@@ -110,6 +111,12 @@ def _replay(console: Console, options: argparse.Namespace) -> int:
     if not whole:
         console.complain(f"{options.trace} has no job that tells how long it held its GPUs; nothing to replay")
         return 1
+    if measured is not None:
+        submitted = ((job.submitted_at - whole[0].submitted_at).total_seconds() for job in whole)
+        if not any(measured[0] <= at < measured[1] for at in submitted):
+            days = f"from day {options.measure[0]:g} to day {options.measure[1]:g}"
+            console.complain(f"{options.trace}: no job was submitted {days} after the first one; nothing to measure")
+            return 1
     jobs = whole if options.estimates is None else estimated(whole, options.estimates, options.seed)
     notes.append(
         "quotas, budgets, rights to clouds, datasets and spot are not replayed: every job may use everything; nor are "

@@ -58,7 +58,7 @@ def placement_bound(
     """
     begins, finishes = measured
     starts, ends = np.maximum(starts, begins), np.minimum(ends, finishes)
-    moments = np.arange(begins, finishes, grid_seconds)
+    moments = np.arange(begins, ends.max(initial=begins), grid_seconds)
     wanted = held_together(starts, np.maximum(ends, starts), gpus).held(moments)
     crowded = moments[wanted > local_gpus]
     if not crowded.size:
