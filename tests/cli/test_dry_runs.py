@@ -40,6 +40,7 @@ def words_by_command(run: str, folder: Path) -> Mapping[str, tuple[str, ...]]:
         "runs cancel": (run,),
         "runs sweep": (),
         "runs migrate": (run, "cloud"),
+        "scale add": ("cloud/gpu", "1"),
     }
 
 

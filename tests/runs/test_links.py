@@ -176,7 +176,7 @@ def test_a_dataset_that_waits_beside_a_checkpoint_is_known_to_the_ledger_and_goe
 ) -> None:
     slept, began = SleptTime(), datetime(2026, 1, 1, tzinfo=UTC)
     monkeypatch.setattr(links, "time", slept)
-    monkeypatch.setattr("spillway.ledger.links._now", lambda connection: began + timedelta(seconds=slept.now))
+    monkeypatch.setattr("spillway.ledger.links.shared_time", lambda connection: began + timedelta(seconds=slept.now))
     cloud = line(cloud_cluster(), BYTES_PER_SECOND / BYTES_PER_GIGABIT)
     services = Services(
         configuration=Configuration(

@@ -189,6 +189,16 @@ def test_a_provider_that_refuses_changes_nothing_and_people_are_told_once(
     assert [(told(c), c.problem, c.tries) for c in cloud.ledger.scaling_changes()] == [((2, 3, True), None, 3)]
 
 
+def test_people_are_told_once_of_a_provider_that_refuses_ever_more(cloud: Services, installation: Installation) -> None:
+    drills.misbehave(installation.sandbox, quota=2)
+    wait_in_line(cloud, "one", "two", "three")
+    now_scaled(cloud)
+    wait_in_line(cloud, "four", "five")
+    now_scaled(cloud)
+    assert [told(change) for change in cloud.ledger.scaling_changes()] == [(2, 3, False), (2, 4, False)]
+    assert alerts(cloud) == ["cloud/gpu was not brought from 2 to 3 nodes"]
+
+
 def test_a_pool_that_cannot_be_read_keeps_its_size_and_is_scaled_when_it_answers_again(
     cloud: Services, installation: Installation
 ) -> None:

@@ -110,6 +110,16 @@ class ScalingStore:
         with self.database.reading() as connection:
             return tuple(_changes(connection, _newest_first(None).where(own.number.in_(newest))))[::-1]
 
+    def refused_since(self, change: ScalingChange) -> int:
+        """The number of the first change of its pool that was not carried out since the last one that was."""
+        own = scaling_changes.c
+        its = (own.cluster == change.cluster) & (own.pool == change.pool)
+        with self.database.reading() as connection:
+            taken = select(func.coalesce(func.max(own.number), 0)).where(its, own.asked_at.is_not(None))
+            found = select(func.min(own.number)).where(its, own.number > taken.scalar_subquery())
+            first: int | None = connection.execute(found).scalar_one()
+        return change.number if first is None else first
+
     def take_turn(self, holder: str, lease: timedelta) -> None:
         """Let nobody else scale for so long; the same holder takes it for longer.
 

@@ -99,10 +99,11 @@ def tell_failed(services: Services, use: PoolUse, target: PoolTarget, say: Say) 
 
 
 def tell_refused(services: Services, change: ScalingChange, say: Say) -> None:
-    """Tell once of a change that was not carried out, however often it is tried."""
+    """Tell once of a provider that does not carry out what is wanted, whatever that comes to until it does again."""
     key = (change.cluster, change.pool)
     title = f"{_name(key)} was not brought from {change.before} to {change.target.nodes} nodes"
-    _tell(services, key, f"refused/{change.number}", title, f"{change.problem}. {_orders_text(change)}", say)
+    first = services.ledger.refused_since(change)
+    _tell(services, key, f"refused/{first}", title, f"{change.problem}. {_orders_text(change)}", say)
 
 
 def _tell(services: Services, key: Key, occasion: str, title: str, text: str, say: Say) -> None:
