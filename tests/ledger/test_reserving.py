@@ -81,7 +81,9 @@ def test_a_decision_is_stored_with_all_that_it_was_taken_from(ledger: Ledger) ->
         attempt=1,
         taken_at=NOW,
         job=job,
-        snapshot=dataclasses.replace(SNAPSHOT, reservations=promised, cool_downs=(resting,), requester="train"),
+        snapshot=dataclasses.replace(
+            SNAPSHOT, reservations=promised, cool_downs=(resting,), requester="train", waits_since=NOW
+        ),
         policy=POLICY,
         decision=decision,
     )
