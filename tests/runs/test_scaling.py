@@ -12,7 +12,7 @@ from sqlalchemy import select
 
 from spillway.errors import PoolRefused, ScalerBusy, SpillwayError
 from spillway.ledger.schema import scaling_turn
-from spillway.model import NoticeTarget, PlacementDecision, PoolUse, ScalingAlert, ScalingChange
+from spillway.model import NoticeTarget, PlacementDecision, PoolTarget, PoolUse, ScalingAlert, ScalingChange
 from spillway.runs.notices import Message, deliver_notices
 from spillway.runs.scaling import TURN, Scaled, look, scale
 from spillway.runs.scaling_effects import usable_nodes
@@ -242,6 +242,26 @@ def test_a_node_that_comes_without_gpus_is_replaced_once_and_told_once(
     eventually(lambda: usable_nodes(pool(cloud)), lambda nodes: nodes == 3)
     assert now_scaled(past).changes == ()
     assert alerts(cloud) == [f"node {broken} of cloud/gpu failed and is replaced"]
+    assert broken not in names(cloud)
+
+
+def test_nodes_that_fail_again_and_again_are_given_back_and_people_are_told_once(
+    cloud: Services, installation: Installation
+) -> None:
+    drills.misbehave(installation.sandbox, without_gpus=True)
+    order_more(cloud, PLACE, 1, order="o", by="ann")
+    now_scaled(cloud)
+    (broken,) = names(cloud) - set(FIRST)
+    eventually(lambda: [n.ready_at for n in pool(cloud).nodes if n.name == broken], lambda at: at != [None])
+    for number in range(3):
+        target = PoolTarget(cluster="cloud", pool="gpu", nodes=3, replaces=(f"gone-{number}",))
+        change = cloud.ledger.begin_change(target, before=3, actor="a test", now=cloud.clock())
+        cloud.ledger.change_is_asked(change, cloud.clock())
+    past = later(cloud, timedelta(minutes=3))
+    (change,) = now_scaled(past).changes
+    assert (change.target.replaces, told(change), broken in change.target.remove) == ((), (3, 2, True), True)
+    assert now_scaled(past).changes == ()
+    assert alerts(cloud) == ["cloud/gpu gets no more nodes: those that replace failed ones fail too"]
     assert broken not in names(cloud)
 
 

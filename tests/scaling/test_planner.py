@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from decimal import Decimal
 
 import pytest
@@ -100,6 +101,63 @@ def test_a_node_without_usable_gpus_past_its_boot_allowance_is_replaced_once() -
 def test_a_node_that_is_never_ready_fails_by_its_age(age: timedelta, replaced: tuple[str, ...]) -> None:
     [target] = plan_scaling(scaling_snapshot(pool_use(booting_node("slow", age), boot_allowance=5 * MINUTE)), {}, RULES)
     assert target.replaces == replaced
+
+
+def test_a_node_that_is_made_under_the_name_of_one_that_was_replaced_is_another_one() -> None:
+    replaced = {POOL: {NOW - 2 * HOUR: frozenset({"ip-10-0-0-7"})}}
+    reborn = idle_node("ip-10-0-0-7", HOUR, created_at=NOW - 2 * HOUR + timedelta(seconds=1))
+    [target] = plan_scaling(scaling_snapshot(pool_use(reborn), replaced=replaced), {}, RULES)
+    assert (target.nodes, target.remove) == (0, ("ip-10-0-0-7",))
+    [target] = plan_scaling(scaling_snapshot(pool_use(reborn), queue=pending_jobs(1), replaced=replaced), {}, RULES)
+    assert (target.nodes, target.remove) == (1, ())
+
+
+def failing(*ago: timedelta) -> Mapping[tuple[str, str], Mapping[datetime, frozenset[str]]]:
+    """Nodes of the pool that failed were replaced so long ago."""
+    return {POOL: {NOW - one: frozenset({f"n{number}"}) for number, one in enumerate(ago)}}
+
+
+GIVEN_UP = NOW + 22 * HOUR
+
+
+def test_nodes_that_fail_three_times_in_a_row_are_given_back_and_no_more_are_ordered_for_a_day() -> None:
+    seen = scaling_snapshot(
+        pool_use(booting_node("late", 20 * MINUTE)), queue=pending_jobs(1), replaced=failing(2 * HOUR, HOUR, MINUTE)
+    )
+    [target] = plan_scaling(seen, {}, RULES)
+    assert (target.nodes, target.remove, target.replaces, target.given_up_until) == (0, ("late",), (), GIVEN_UP)
+    empty = replace(seen, pools=(pool_use(),))
+    [after] = plan_scaling(empty, {}, RULES)
+    assert (after.nodes, after.remove, after.given_up_until) == (0, (), None)
+    assert after.clamps == (
+        "failed nodes were replaced 3 times in a row and none has become usable since, so no more come until "
+        "2026-01-06T10:00:00+00:00; mend what they boot with, then order nodes with `scale add`",
+    )
+    [tomorrow] = plan_scaling(replace(empty, replaced=failing(24 * HOUR, HOUR, MINUTE)), {}, RULES)
+    assert tomorrow.nodes == 1
+
+
+def test_while_nodes_are_still_being_replaced_or_one_has_come_since_the_next_one_is_too() -> None:
+    late, job = booting_node("late", 20 * MINUTE), pending_jobs(1)
+    thrice = failing(2 * HOUR, HOUR, 30 * MINUTE)
+    for seen in (
+        scaling_snapshot(pool_use(late), queue=job, replaced=failing(HOUR, MINUTE)),
+        scaling_snapshot(pool_use(late, busy_node("good", created_at=NOW - HOUR)), queue=job, replaced=thrice),
+        scaling_snapshot(pool_use(late), queue=job, replaced=thrice, orders=(manual_order(nodes=1),)),
+    ):
+        [target] = plan_scaling(seen, {}, RULES)
+        assert (target.nodes, target.replaces, target.given_up_until) == (len(seen.pools[0].nodes), ("late",), None)
+
+
+def test_a_pool_whose_nodes_all_fail_keeps_those_that_it_has_at_least_and_counts_them_as_no_room() -> None:
+    late = [booting_node(name, 20 * MINUTE) for name in ("a", "b", "c")]
+    other = pool_use()
+    other = replace(other, pool=replace(other.pool, name="other", prices_per_gpu_hour={}))
+    job = pending_jobs(1, places=frozenset({POOL, ("cloud", "other")}))
+    seen = scaling_snapshot(pool_use(*late, min_nodes=2), other, queue=job, replaced=failing(2 * HOUR, HOUR, MINUTE))
+    target, elsewhere = plan_scaling(seen, {}, RULES)
+    assert (target.nodes, target.remove, target.replaces, target.given_up_until) == (2, ("a",), (), GIVEN_UP)
+    assert (elsewhere.pool, elsewhere.nodes) == ("other", 1)
 
 
 def test_a_failed_node_with_a_pod_stays() -> None:

@@ -79,9 +79,9 @@ class ScalingStore:
             return next(_changes(connection, select(scaling_changes).where(scaling_changes.c.number == number)))
 
     def change_is_asked(self, change: ScalingChange, now: datetime) -> ScalingChange:
-        """The provider has taken it."""
+        """The provider has taken it: its target as far as it came to that."""
         with self.database.writing() as connection:
-            return _write(connection, change, asked_at=now, problem=None)
+            return _write(connection, change, target=change.target, asked_at=now, problem=None)
 
     def change_failed(self, change: ScalingChange, problem: str) -> ScalingChange:
         """The provider has not taken it, or nobody knows that it has."""

@@ -159,7 +159,8 @@ class PoolTarget:
 
     ``drains`` are nodes with pods that take no more of them, and leave when these have ended, by an approved shrink.
     ``contributions`` are the wishes behind it, ``clamps`` what kept it from what they wanted. ``replaces`` are nodes
-    that failed: they leave too, and their places are filled anew as far as ``nodes`` wants them.
+    that failed: they leave too, and their places are filled anew as far as ``nodes`` wants them. ``given_up_until``:
+    nodes that failed are not replaced, and none come until then; None where none did, or they are.
     """
 
     cluster: str
@@ -170,6 +171,7 @@ class PoolTarget:
     replaces: tuple[str, ...] = ()
     contributions: tuple[Contribution, ...] = ()
     clamps: tuple[str, ...] = ()
+    given_up_until: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -200,8 +202,8 @@ class ScalingSnapshot:
 
     ``local`` and ``cloud`` are the points of the last hour or so, oldest first. ``last_out`` and ``last_in`` are when
     each pool, by (cluster, pool), last grew or shrank. ``base_nodes`` is how many nodes each pool was to have when the
-    time rule of a window began to hold (``scaling.timed.began_at``). ``replaced`` are failed nodes that were replaced
-    already.
+    time rule of a window began to hold (``scaling.timed.began_at``). ``replaced`` is when failed nodes of each pool
+    were replaced, and which: a node of such a name that was made later is another one.
     ``money_left`` is what all budgets leave of the month together; None: no limit. ``endings`` are those foreseen
     on-premises, soonest first; nothing is known of runs that are not there.
     """
@@ -216,6 +218,6 @@ class ScalingSnapshot:
     last_out: Mapping[tuple[str, str], datetime] = field(default_factory=dict)
     last_in: Mapping[tuple[str, str], datetime] = field(default_factory=dict)
     base_nodes: Mapping[tuple[str, str], int] = field(default_factory=dict)
-    replaced: frozenset[str] = frozenset()
+    replaced: Mapping[tuple[str, str], Mapping[datetime, frozenset[str]]] = field(default_factory=dict)
     money_left: Decimal | None = None
     endings: tuple[Ending, ...] = ()

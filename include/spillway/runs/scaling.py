@@ -16,7 +16,7 @@ from datetime import timedelta
 from spillway.clouds.base import NodePoolScaler
 from spillway.errors import SpillwayError
 from spillway.model import OrderKind, PoolTarget, PoolUse, ScalingChange, ScalingSnapshot
-from spillway.runs.scaling_effects import note_effects, tell_failed, tell_refused
+from spillway.runs.scaling_effects import note_effects, tell_failed, tell_given_up, tell_refused
 from spillway.runs.scaling_facts import Key, closed_nodes, scalers, scaling_snapshot
 from spillway.runs.scaling_forecasts import forecasts
 from spillway.runs.services import Say, Services
@@ -103,6 +103,8 @@ def scale(services: Services, say: Say) -> Scaled:
         for problem in found.problems:
             say(f"not scaled, for its state is not known: {problem}")
         note_effects(services, found.seen, say)
+        for target in found.plan:
+            tell_given_up(services, target, say)
         changes, problems = [], list(found.problems)
         for target in filter(found.differs, found.plan):
             services.ledger.take_turn(holder, TURN)  # it may be another one's by now
@@ -133,7 +135,9 @@ def _carry_out(
         say(f"{found.told(target)}\n  not done ({change.tries}. try): {problem}")
         tell_refused(services, change, say)
         return change
-    tell_failed(services, use, target, say)
+    left = dataclasses.replace(target, replaces=tuple(name for name in target.replaces if name not in stayed))
+    change = dataclasses.replace(change, target=left)
+    tell_failed(services, use, change, say)
     change = ledger.change_is_asked(change, services.clock())
     kept = "".join(f"\n  {name} stays for a pod that came meanwhile" for name in stayed if name not in target.drains)
     say(found.told(target) + kept)

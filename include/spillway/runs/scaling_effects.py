@@ -8,6 +8,7 @@ from spillway.model import ManualOrder, PoolTarget, PoolUse, ScalingAlert, Scali
 from spillway.runs.notices import targets
 from spillway.runs.scaling_facts import Key
 from spillway.runs.services import Say, Services
+from spillway.scaling.failing import reason
 from spillway.scaling.orders import missing
 
 
@@ -29,7 +30,7 @@ def note_effects(services: Services, seen: ScalingSnapshot, say: Say) -> None:
         key = (change.cluster, change.pool)
         use = known.get(key)
         if use is not None and change.asked_at is None and was_carried_out(use, change):
-            tell_failed(services, use, change.target, say)
+            tell_failed(services, use, change, say)
             change = services.ledger.change_is_asked(change, now)
         if use is None or change.asked_at is None or change.reached_at is not None:
             continue
@@ -88,14 +89,24 @@ def order_told(order: ManualOrder, use: PoolUse, now: datetime) -> str:
     return f"{line}, {_since(now - order.ordered_at)} after they were ordered, {clock}"
 
 
-def tell_failed(services: Services, use: PoolUse, target: PoolTarget, say: Say) -> None:
+def tell_failed(services: Services, use: PoolUse, change: ScalingChange, say: Say) -> None:
     """Tell of the nodes that failed and are replaced, each once."""
-    for name in target.replaces:
-        title = f"node {name} of {_name((target.cluster, target.pool))} failed and is replaced"
+    key = (change.cluster, change.pool)
+    for name in change.target.replaces:
+        title = f"node {name} of {_name(key)} failed and is replaced"
         text = (
             f"It had no usable GPUs for longer than {_since(use.boot_allowance)}; another one was ordered in its place."
         )
-        _tell(services, (target.cluster, target.pool), f"failed/{target.cluster}/{name}", title, text, say)
+        _tell(services, key, f"failed/{change.cluster}/{name}/{change.number}", title, text, say)
+
+
+def tell_given_up(services: Services, target: PoolTarget, say: Say) -> None:
+    """Tell once that failed nodes of the pool are not replaced any more."""
+    key, until = (target.cluster, target.pool), target.given_up_until
+    if until is not None:
+        title = f"{_name(key)} gets no more nodes: those that replace failed ones fail too"
+        occasion = f"given-up/{_name(key)}/{until.isoformat(timespec='seconds')}"
+        _tell(services, key, occasion, title, f"{reason(until)}.", say)
 
 
 def tell_refused(services: Services, change: ScalingChange, say: Say) -> None:

@@ -67,7 +67,7 @@ def scaling_snapshot(services: Services, asked: Mapping[str, NodePoolScaler | Sp
         last_out=_last(change for change in done if change.target.nodes > change.before),
         last_in=_last(change for change in done if change.target.nodes < change.before),
         base_nodes=_base_nodes(pools, done, began_at(declared.scaling, now)),
-        replaced=frozenset(name for change in done for name in change.target.replaces),
+        replaced=_replaced(done),
         money_left=money_left(services, now),
         endings=_endings(services),
     )
@@ -128,6 +128,14 @@ def _points(services: Services, kind: SiteKind, now: datetime) -> tuple[UsePoint
 
 def _last(changes: Iterable[ScalingChange]) -> Mapping[Key, datetime]:
     return {(change.cluster, change.pool): change.asked_at for change in changes if change.asked_at is not None}
+
+
+def _replaced(changes: Iterable[ScalingChange]) -> Mapping[Key, Mapping[datetime, frozenset[str]]]:
+    found: dict[Key, dict[datetime, frozenset[str]]] = {}
+    for change in changes:
+        if change.target.replaces and change.asked_at is not None:
+            found.setdefault((change.cluster, change.pool), {})[change.asked_at] = frozenset(change.target.replaces)
+    return found
 
 
 def _base_nodes(

@@ -17,6 +17,8 @@ from collections.abc import Mapping, Sequence, Set
 from spillway.model import Forecast, ManualOrder, OrderKind, PoolTarget, ScalingSnapshot
 from spillway.scaling.ahead import foreseen
 from spillway.scaling.demand import demand_of
+from spillway.scaling.failing import given_up_until
+from spillway.scaling.failing import reason as given_up
 from spillway.scaling.leaving import leave
 from spillway.scaling.money import Purse, node_hour
 from spillway.scaling.orders import standing
@@ -40,8 +42,8 @@ def plan_scaling(
         forecasts: of GPUs wanted, of ``ahead.EVERYWHERE`` or of what one (cluster, pool) is asked for.
     """
     now = snapshot.taken_at
-    sizes = _known(snapshot)
     orders: Orders = standing(snapshot.orders, now) if snapshot.orders else {}
+    sizes = _known(snapshot, orders)
     purse = Purse(snapshot.money_left, sizes)
     room = {size.key: _room(size, orders.get(size.key, ()), purse) for size in sizes}
     demand = demand_of(snapshot.queue, sizes, room, now, patient=_patient(snapshot, rules))
@@ -75,13 +77,15 @@ def _patient(snapshot: ScalingSnapshot, rules: ScalingRules) -> Set[str]:
     return {job.run for job in queue} - {job.run for job in left} if len(left) < len(queue) else frozenset()
 
 
-def _known(snapshot: ScalingSnapshot) -> list[PoolSize]:
+def _known(snapshot: ScalingSnapshot, orders: Orders) -> list[PoolSize]:
     """The pools that are known, those first whose GPUs cost least; those without a price last."""
     sizes = []
     for use in snapshot.pools:
         key = (use.cluster, use.pool.name)
         if key not in snapshot.unknown:
-            sizes.append(size_of(use, snapshot.taken_at, replaced=snapshot.replaced))
+            replaced = snapshot.replaced.get(key, {})
+            held_until = given_up_until(use, replaced, orders.get(key, ()), snapshot.taken_at)
+            sizes.append(size_of(use, snapshot.taken_at, replaced=replaced, held_until=held_until))
     return sizes if len(sizes) < 2 else sorted(sizes, key=_dearness)
 
 
@@ -105,6 +109,8 @@ def _room(size: PoolSize, orders: Sequence[ManualOrder], purse: Purse) -> int:
     """How many more nodes the pool may have; less than 0 where it has too many."""
     most = min([size.use.pool.max_nodes, *(order.nodes for order in orders if order.kind is OrderKind.SHRINK)])
     affordable, room = purse.affords(size), most - size.nodes
+    if size.held_until is not None:
+        return min(room, 0)
     return room if affordable is None else min(room, affordable)
 
 
@@ -115,6 +121,9 @@ def _target(size: PoolSize, wishes: Wishes, orders: Sequence[ManualOrder], purse
         clamps.append(f"{wanted} nodes wanted, it may have {most}")
     bound = most if wishes.bound is None else max(least, min(most, wishes.bound))
     nodes, victims = min(wanted, bound), tuple[str, ...]()
+    if size.held_until is not None:
+        clamps.append(given_up(size.held_until))
+        nodes = min(nodes, size.nodes)
     if nodes > size.nodes:
         affordable = purse.affords(size)
         if affordable is not None and nodes - size.nodes > affordable:
@@ -138,4 +147,5 @@ def _target(size: PoolSize, wishes: Wishes, orders: Sequence[ManualOrder], purse
         replaces=failed,
         contributions=wishes.all(),
         clamps=tuple(clamps),
+        given_up_until=size.held_until if size.given_up else None,
     )

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
 from datetime import datetime
+from types import MappingProxyType
 
 from spillway.model import PoolUse, ScalableNode
 
@@ -14,7 +15,9 @@ class PoolSize:
     """A pool by what its nodes do. Every node is in one of these, or was replaced before and is not counted.
 
     ``busy`` have pods, and stay whatever happens. ``idle`` have none and could take some. ``booting`` are to be usable
-    yet. ``failed`` had their time for that; their places are filled anew. ``leaving`` are cordoned and empty.
+    yet. ``failed`` had their time for that; their places are filled anew. ``given_up`` had it too and are not replaced:
+    those that the pool need not have at least are among ``leaving``, which are else cordoned and empty. ``held_until``
+    is until when no more come then.
     ``on_order`` were asked for and are not there yet. ``coming`` are all that are not usable yet, ``nodes`` is how many
     there are if nothing is done. ``free`` is how many busy nodes have so many free GPUs, by their number.
     """
@@ -25,11 +28,13 @@ class PoolSize:
     idle: tuple[ScalableNode, ...]
     booting: tuple[ScalableNode, ...]
     failed: tuple[ScalableNode, ...]
+    given_up: tuple[ScalableNode, ...]
     leaving: tuple[ScalableNode, ...]
     on_order: int
     coming: int
     nodes: int
     free: tuple[int, ...]
+    held_until: datetime | None
 
     @property
     def gpus_per_node(self) -> int:
@@ -49,11 +54,18 @@ class PoolSize:
         return tuple(sorted(found, key=_age)) if len(found) > 1 else tuple(found)
 
 
-def size_of(use: PoolUse, now: datetime, *, replaced: Set[str] = frozenset()) -> PoolSize:
+def size_of(
+    use: PoolUse,
+    now: datetime,
+    *,
+    replaced: Mapping[datetime, Set[str]] = MappingProxyType({}),
+    held_until: datetime | None = None,
+) -> PoolSize:
     """The pool by what its nodes do at ``now``.
 
     Args:
-        replaced: failed nodes whose places were filled already: they are not counted, and do not fail again.
+        replaced: failed nodes whose places were filled already, and when: they are not counted, and do not fail again.
+        held_until: until when failed nodes are not replaced (``failing``).
     """
     whole = use.pool.gpus_per_node
     busy, free = 0, [0] * (whole + 1)
@@ -68,7 +80,7 @@ def size_of(use: PoolUse, now: datetime, *, replaced: Set[str] = frozenset()) ->
             busy += 1
             if node.free_gpus and not node.draining:
                 free[min(node.free_gpus, whole)] += 1
-        elif node.name in replaced:
+        elif replaced and any(node.name in names and node.created_at <= at for at, names in replaced.items()):
             continue
         elif node.draining:
             leaving.append(node)
@@ -80,6 +92,12 @@ def size_of(use: PoolUse, now: datetime, *, replaced: Set[str] = frozenset()) ->
             booting.append(node)
     usable, late = busy + len(idle), len(booting) + len(failed)
     on_order = max(0, use.wanted - usable - late - len(leaving))
+    nodes, coming, given_up = usable + late + on_order, late + on_order, list[ScalableNode]()
+    if held_until is not None and failed:
+        least = 0 if use.pool.scaled_by is None else use.pool.scaled_by.min_nodes
+        given_up, failed, coming = failed, given_up, coming - len(failed)
+        beyond = given_up[: max(0, nodes - least)]
+        leaving, nodes = leaving + beyond, nodes - len(beyond)
     return PoolSize(
         use=use,
         key=(use.cluster, use.pool.name),
@@ -87,11 +105,13 @@ def size_of(use: PoolUse, now: datetime, *, replaced: Set[str] = frozenset()) ->
         idle=tuple(idle),
         booting=tuple(booting),
         failed=tuple(failed),
+        given_up=tuple(given_up),
         leaving=tuple(leaving),
         on_order=on_order,
-        coming=late + on_order,
-        nodes=usable + late + on_order,
+        coming=coming,
+        nodes=nodes,
         free=tuple(free),
+        held_until=held_until,
     )
 
 

@@ -127,5 +127,10 @@ def carried_out(seen: ScalingSnapshot, plan: Iterable[PoolTarget]) -> ScalingSna
             last_out[key] = seen.taken_at
         if target.nodes < use.wanted:
             last_in[key] = seen.taken_at
-    replaced = seen.replaced | {name for target in targets.values() for name in target.replaces}
+    replaced = {
+        key: {**seen.replaced.get(key, {}), seen.taken_at: frozenset(target.replaces)}
+        for key, target in targets.items()
+        if target.replaces
+    }
+    replaced = {**seen.replaced, **replaced}
     return replace(seen, pools=tuple(pools), last_out=last_out, last_in=last_in, replaced=replaced)

@@ -1,0 +1,41 @@
+"""When failed nodes of a pool are replaced no longer: what they boot with is broken, and each one costs money."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from datetime import datetime, timedelta
+
+from spillway.model import ManualOrder, OrderKind, PoolUse
+
+TRIES = 3
+"""So often failed nodes are replaced in a row."""
+FORGOTTEN = timedelta(days=1)
+"""After so long a replacement counts no longer, and one more is tried."""
+
+
+def given_up_until(
+    use: PoolUse, replaced: Collection[datetime], orders: Sequence[ManualOrder], now: datetime
+) -> datetime | None:
+    """Until when the pool gets no node that it has not; None: it gets some.
+
+    It has a new start with any node that has become usable since, and with a person's order of more.
+
+    Args:
+        replaced: when failed nodes of it were.
+        orders: those of the pool that hold.
+    """
+    if len(replaced) < TRIES:
+        return None
+    fresh = [node.created_at for node in use.nodes if node.gpus or node.pods]
+    fresh += [order.ordered_at for order in orders if order.kind is OrderKind.ADD]
+    since = max([now - FORGOTTEN, *fresh])
+    in_a_row = sorted(at for at in replaced if at > since)
+    return in_a_row[-TRIES] + FORGOTTEN if len(in_a_row) >= TRIES else None
+
+
+def reason(until: datetime) -> str:
+    """Why it gets none, and what to do."""
+    return (
+        f"failed nodes were replaced {TRIES} times in a row and none has become usable since, so no more come until "
+        f"{until.isoformat(timespec='seconds')}; mend what they boot with, then order nodes with `scale add`"
+    )
