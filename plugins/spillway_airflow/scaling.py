@@ -11,7 +11,7 @@ from airflow.sdk import PokeReturnValue, get_current_context
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from spillway.codec import decode, encode
-from spillway.errors import ScalerBusy
+from spillway.errors import ScalerBusy, TurnLost
 from spillway.runs.migrating import bring, drain, order_move
 from spillway.runs.notices import deliver_notices
 from spillway.runs.returning import Homecoming, homecomings
@@ -38,7 +38,7 @@ def run_scale(*, dry_run: bool, say: Any) -> list[dict[str, Any]]:
             raise AirflowSkipException("dry run: nothing was changed")
         try:
             scaled = scale(services, say)
-        except ScalerBusy as busy:
+        except (ScalerBusy, TurnLost) as busy:
             raise AirflowSkipException(str(busy)) from busy
         sent = deliver_notices(services, deliver, say)
     problems = [*scaled.problems, *(f"{notice.target} could not be told" for notice in sent.failed)]

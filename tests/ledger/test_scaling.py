@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from spillway.errors import ConfigError, Missing, ScalerBusy
+from spillway.errors import ConfigError, Missing, ScalerBusy, TurnLost
 from spillway.ledger import Ledger
 from spillway.ledger.queueing import SILENCE
 from spillway.model import (
@@ -154,7 +154,7 @@ def test_the_last_change_of_each_pool_is_known_and_the_last_that_a_provider_took
 
 def test_only_one_at_a_time_has_its_turn_to_scale(ledger: Ledger) -> None:
     ledger.take_turn("one", TURN)
-    ledger.take_turn("one", TURN)
+    ledger.keep_turn("one", TURN)
     with pytest.raises(ScalerBusy, match=r"one scales the node pools since .*; nothing was changed") as refused:
         ledger.take_turn("other", TURN)
     assert (refused.value.holder, refused.value.retry_helps) == ("one", True)
@@ -163,6 +163,18 @@ def test_only_one_at_a_time_has_its_turn_to_scale(ledger: Ledger) -> None:
         ledger.take_turn("other", TURN)
     ledger.end_turn("one")
     ledger.take_turn("other", TURN)
+
+
+def test_a_turn_is_kept_only_while_nobody_else_has_had_one(ledger: Ledger) -> None:
+    ledger.take_turn("one", timedelta())
+    ledger.keep_turn("one", timedelta())  # late, and nobody came in between
+    ledger.take_turn("other", TURN)
+    with pytest.raises(ScalerBusy, match=r"^other scales"):
+        ledger.keep_turn("one", TURN)
+    ledger.end_turn("other")
+    with pytest.raises(TurnLost, match=r"the turn of one was over .* another one has scaled since") as lost:
+        ledger.keep_turn("one", TURN)
+    assert (lost.value.holder, lost.value.retry_helps) == ("one", True)
 
 
 def test_the_turn_of_one_who_died_is_over_with_its_lease(ledger: Ledger) -> None:

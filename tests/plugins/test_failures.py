@@ -15,11 +15,12 @@ from spillway.errors import (
     ScalerBusy,
     SpillwayError,
     SyncIncomplete,
+    TurnLost,
     Unreachable,
 )
 from spillway_airflow.failures import typed_failures
 
-RETRYABLE = {Unreachable, SyncIncomplete, IncompleteListing, KeepsChanging, ScalerBusy}
+RETRYABLE = {Unreachable, SyncIncomplete, IncompleteListing, KeepsChanging, ScalerBusy, TurnLost}
 
 
 def test_exactly_these_errors_are_left_to_the_retries_of_airflow() -> None:

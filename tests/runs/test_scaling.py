@@ -10,7 +10,7 @@ import pytest
 import yaml
 from sqlalchemy import select
 
-from spillway.errors import PoolRefused, ScalerBusy, SpillwayError
+from spillway.errors import PoolRefused, ScalerBusy, SpillwayError, TurnLost
 from spillway.ledger.schema import scaling_turn
 from spillway.model import NoticeTarget, PlacementDecision, PoolTarget, PoolUse, ScalingAlert, ScalingChange
 from spillway.runs.notices import Message, deliver_notices
@@ -128,15 +128,22 @@ def test_while_one_scales_another_is_told_so_and_changes_nothing(cloud: Services
     assert len(now_scaled(cloud).changes) == 1
 
 
-def test_one_who_lost_its_turn_in_the_middle_asks_no_provider(cloud: Services, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("next_is_done", "error", "message"), [(False, ScalerBusy, "the next"), (True, TurnLost, "another one has scaled")]
+)
+def test_one_who_lost_its_turn_in_the_middle_asks_no_provider(
+    cloud: Services, monkeypatch: pytest.MonkeyPatch, next_is_done: bool, error: type[SpillwayError], message: str
+) -> None:
     wait_in_line(cloud, "one", "two", "three")
 
     def hang(*arguments: object) -> None:
         cloud.ledger.end_turn(_holder(cloud))
         cloud.ledger.take_turn("the next", TURN)
+        if next_is_done:
+            cloud.ledger.end_turn("the next")
 
     monkeypatch.setattr("spillway.runs.scaling.note_effects", hang)
-    with pytest.raises(ScalerBusy, match="the next"):
+    with pytest.raises(error, match=message):
         now_scaled(cloud)
     assert (pool(cloud).wanted, cloud.ledger.scaling_changes()) == (2, ())
 

@@ -35,6 +35,7 @@
     ├── ResumeMismatch          an attempt that did not continue where its checkpoint ended
     ├── RunCancelled            a run that a person has ended
     ├── ScalerBusy              another one scales the node pools just now (a retry helps)
+    ├── TurnLost                another one has scaled since the plan was made (a retry helps)
     ├── IllegalTransition       an attempt asked to move where its state machine has no edge
     └── SandboxError            the embedded sandbox could not be set up or driven
 
@@ -81,7 +82,7 @@ from spillway.errors.runs import (
     SandboxError,
     TrainingFailed,
 )
-from spillway.errors.scaling import ScalerBusy
+from spillway.errors.scaling import ScalerBusy, TurnLost
 
 __all__ = [
     "AccessDenied",
@@ -119,6 +120,7 @@ __all__ = [
     "StoreFull",
     "SyncIncomplete",
     "TrainingFailed",
+    "TurnLost",
     "UnknownName",
     "Unreachable",
 ]

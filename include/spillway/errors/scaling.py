@@ -19,3 +19,16 @@ class ScalerBusy(SpillwayError):
             f"over by {over} at the latest"
         )
         self.holder, self.began_at, self.until = holder, began_at, until
+
+
+class TurnLost(SpillwayError):
+    """A turn to scale was over before its work was done, and another one has scaled since."""
+
+    retry_helps = True
+
+    def __init__(self, holder: str) -> None:
+        super().__init__(
+            f"the turn of {holder} was over before its work was done, and another one has scaled since; expected each "
+            "step within its time; what is left of its plan is dropped, the next look makes a new one"
+        )
+        self.holder = holder

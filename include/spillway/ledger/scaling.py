@@ -9,7 +9,7 @@ from typing import Any
 
 from sqlalchemy import Connection, RowMapping, Select, delete, func, insert, select, update
 
-from spillway.errors import ConfigError, Missing, ScalerBusy
+from spillway.errors import ConfigError, Missing, ScalerBusy, TurnLost
 from spillway.ledger.connection import Database, shared_time
 from spillway.ledger.schema import scaling_changes, scaling_orders, scaling_turn
 from spillway.model import ManualOrder, PoolTarget, ScalingChange
@@ -121,7 +121,7 @@ class ScalingStore:
         return change.number if first is None else first
 
     def take_turn(self, holder: str, lease: timedelta) -> None:
-        """Let nobody else scale for so long; the same holder takes it for longer.
+        """Let nobody else scale for so long.
 
         Raises:
             ScalerBusy: it is another one's turn.
@@ -129,12 +129,22 @@ class ScalingStore:
         with self.database.writing() as connection:
             now = shared_time(connection)
             connection.execute(delete(scaling_turn).where(scaling_turn.c.until <= now))
-            row = connection.execute(select(scaling_turn)).mappings().first()
-            if row is not None and row["holder"] != holder:
-                raise ScalerBusy(row["holder"], row["began_at"], row["until"])
-            began = now if row is None else row["began_at"]
+            _refuse_another(connection, holder)
             connection.execute(delete(scaling_turn))
-            connection.execute(insert(scaling_turn).values(holder=holder, began_at=began, until=now + lease))
+            connection.execute(insert(scaling_turn).values(holder=holder, began_at=now, until=now + lease))
+
+    def keep_turn(self, holder: str, lease: timedelta) -> None:
+        """Let nobody else scale for so long from now on, where nobody else has since the turn was taken.
+
+        Raises:
+            ScalerBusy: it is another one's turn by now.
+            TurnLost: another one has had its turn meanwhile.
+        """
+        with self.database.writing() as connection:
+            _refuse_another(connection, holder)
+            kept = update(scaling_turn).values(until=shared_time(connection) + lease)
+            if not connection.execute(kept).rowcount:
+                raise TurnLost(holder)
 
     def end_turn(self, holder: str) -> None:
         """Let others scale; a turn that is over, or another one's, is left as it is."""
@@ -154,6 +164,12 @@ class ScalingStore:
         if known is None:
             raise Missing("order", order, self.database.endpoint, fix="`scale orders` tells which there are")
         return known
+
+
+def _refuse_another(connection: Connection, holder: str) -> None:
+    row = connection.execute(select(scaling_turn)).mappings().first()
+    if row is not None and row["holder"] != holder:
+        raise ScalerBusy(row["holder"], row["began_at"], row["until"])
 
 
 def _order(connection: Connection, order: str) -> ManualOrder | None:

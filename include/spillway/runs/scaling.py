@@ -93,6 +93,7 @@ def scale(services: Services, say: Say) -> Scaled:
 
     Raises:
         ScalerBusy: another one scales just now.
+        TurnLost: this one was held up, and another one has scaled since its plan was made.
     """
     actor = services.actor or "somebody"
     holder = f"{actor} ({uuid.uuid4().hex[:8]})"
@@ -107,7 +108,7 @@ def scale(services: Services, say: Say) -> Scaled:
             tell_given_up(services, target, say)
         changes, problems = [], list(found.problems)
         for target in filter(found.differs, found.plan):
-            services.ledger.take_turn(holder, TURN)  # it may be another one's by now
+            services.ledger.keep_turn(holder, TURN)  # it may be another one's by now, or have been
             change = _carry_out(services, found, asked[target.cluster], target, actor, say)
             changes.append(change)
             problems += [f"{target.cluster}/{target.pool}: {change.problem}"] if change.problem else []
