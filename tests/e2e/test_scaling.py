@@ -97,7 +97,7 @@ def test_a_burst_of_jobs_has_a_node_ordered_that_boots_trains_idles_and_is_relea
     (new,) = names(cloud) - before
     assert (attempt.outcome, attempt.node) == (Outcome.SUCCEEDED, new)
 
-    wait_for(lambda: [node.idle_since for node in pool(cloud).nodes if node.name == new], all)
+    wait_for(lambda: [node.pods for node in pool(cloud).nodes if node.name == new], lambda pods: pods == [0])
     idle_since(cloud, new, datetime.now(UTC) - LONG_AGO)
     cloud.start("scale_node_pools", {})
     wait_for(lambda: names(cloud), lambda left: left == before)

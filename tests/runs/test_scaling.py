@@ -16,7 +16,7 @@ from spillway.model import NoticeTarget, PlacementDecision, PoolTarget, PoolUse,
 from spillway.runs.notices import Message, deliver_notices
 from spillway.runs.scaling import TURN, Scaled, look, scale
 from spillway.runs.scaling_effects import usable_nodes
-from spillway.runs.scaling_orders import READY_WITHIN, order_more, pool_named
+from spillway.runs.scaling_orders import READY_WITHIN, order_more, plan_shrink, pool_named
 from spillway.runs.scaling_outcome import order_outcome
 from spillway.runs.services import Services
 from spillway.sandbox import drills
@@ -116,6 +116,20 @@ def test_a_look_says_every_reason_and_changes_nothing(cloud: Services) -> None:
         "  reactive wants 3: 1 more: for jobs that wait and find no room",
     ]
     assert (pool(cloud).wanted, cloud.ledger.scaling_changes()) == (2, ())
+
+
+def test_who_only_looks_leaves_no_mark_on_a_node_and_who_scales_does(cloud: Services) -> None:
+    def marks() -> list[bool]:
+        return [node.idle_since is not None for node in pool(cloud).nodes if node.name not in FIRST]
+
+    order_more(cloud, PLACE, 1, order="o", by="ann")
+    now_scaled(cloud)
+    eventually(lambda: usable_nodes(pool(cloud)), lambda nodes: nodes == 3)
+    look(cloud)
+    plan_shrink(cloud, PLACE, 0)
+    assert marks() == [False]
+    now_scaled(cloud)
+    assert marks() == [True]
 
 
 def test_while_one_scales_another_is_told_so_and_changes_nothing(cloud: Services) -> None:

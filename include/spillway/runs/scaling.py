@@ -71,21 +71,9 @@ class Scaled:
         return "\n".join(lines)
 
 
-def look(services: Services, asked: Mapping[str, NodePoolScaler | SpillwayError] | None = None) -> Scaled:
-    """What would be done now; nothing is changed.
-
-    Args:
-        asked: as ``scalers`` gives them.
-    """
-    seen = scaling_snapshot(services, scalers(services) if asked is None else asked)
-    foreseen = forecasts(services, seen.taken_at)
-    plan = plan_scaling(seen, foreseen, services.configuration.scaling)
-    return Scaled(
-        seen=seen,
-        plan=tuple(_draining(seen, target) for target in plan),
-        closed=closed_nodes(services),
-        problems=tuple(f"{cluster}/{pool}: {why}" for (cluster, pool), why in seen.unknown.items()),
-    )
+def look(services: Services) -> Scaled:
+    """What would be done now; nothing is changed."""
+    return _planned(services, scaling_snapshot(services, scalers(services)))
 
 
 def scale(services: Services, say: Say) -> Scaled:
@@ -100,7 +88,7 @@ def scale(services: Services, say: Say) -> Scaled:
     services.ledger.take_turn(holder, TURN)
     try:
         asked = scalers(services)
-        found = look(services, asked)
+        found = _planned(services, scaling_snapshot(services, asked, mark=True))
         for problem in found.problems:
             say(f"not scaled, for its state is not known: {problem}")
         note_effects(services, found.seen, say)
@@ -115,6 +103,17 @@ def scale(services: Services, say: Say) -> Scaled:
         return dataclasses.replace(found, changes=tuple(changes), problems=tuple(problems))
     finally:
         services.ledger.end_turn(holder)
+
+
+def _planned(services: Services, seen: ScalingSnapshot) -> Scaled:
+    foreseen = forecasts(services, seen.taken_at)
+    plan = plan_scaling(seen, foreseen, services.configuration.scaling)
+    return Scaled(
+        seen=seen,
+        plan=tuple(_draining(seen, target) for target in plan),
+        closed=closed_nodes(services),
+        problems=tuple(f"{cluster}/{pool}: {why}" for (cluster, pool), why in seen.unknown.items()),
+    )
 
 
 def _carry_out(

@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from decimal import Decimal
+from functools import partial
 
 from spillway.clouds.base import NodePoolScaler
 from spillway.errors import SpillwayError
@@ -46,14 +47,17 @@ def scalable_pools(services: Services) -> tuple[Key, ...]:
     return tuple(sorted((c.name, pool.name) for c in declared for pool in c.pools if pool.scaled_by is not None))
 
 
-def scaling_snapshot(services: Services, asked: Mapping[str, NodePoolScaler | SpillwayError]) -> ScalingSnapshot:
+def scaling_snapshot(
+    services: Services, asked: Mapping[str, NodePoolScaler | SpillwayError], *, mark: bool = False
+) -> ScalingSnapshot:
     """All that is known at this moment; a pool that cannot be read is unknown, with its cause.
 
     Args:
         asked: as ``scalers`` gives them.
+        mark: have nodes remember since when they idle; nothing is written without it.
     """
     now, ledger, declared = services.clock(), services.ledger, services.configuration
-    pools, unknown, bound = _look(services, asked)
+    pools, unknown, bound = _look(services, asked, mark=mark)
     changes = ledger.scaling_changes(since=now - MEMORY)
     done = [change for change in changes if change.asked_at is not None]
     return ScalingSnapshot(
@@ -74,12 +78,12 @@ def scaling_snapshot(services: Services, asked: Mapping[str, NodePoolScaler | Sp
 
 
 def _look(
-    services: Services, asked: Mapping[str, NodePoolScaler | SpillwayError]
+    services: Services, asked: Mapping[str, NodePoolScaler | SpillwayError], *, mark: bool
 ) -> tuple[tuple[PoolUse, ...], Mapping[Key, str], frozenset[str]]:
     """The pools that can be read, why each other one cannot, and the attempts whose pods have nodes."""
     over_at = time.monotonic() + DEADLINE_SECONDS
     real = {name: scaler for name, scaler in asked.items() if not isinstance(scaler, SpillwayError)}
-    reading = Asked("the node pools of", {name: scaler.pools for name, scaler in real.items()})
+    reading = Asked("the node pools of", {name: partial(scaler.pools, mark=mark) for name, scaler in real.items()})
     describing = Asked("cluster", {name: services.site(name).client.describe for name in real})
     seen, states = reading.answers(over_at), describing.answers(over_at)
     pools, unknown = [], {}

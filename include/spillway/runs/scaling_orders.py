@@ -34,7 +34,7 @@ LASTS = timedelta(hours=4)
 
 
 def pool_named(services: Services, place: str) -> PoolUse:
-    """The pool as it is now.
+    """The pool as it is now; nothing is written to it.
 
     Args:
         place: ``CLUSTER/POOL``.
@@ -48,7 +48,7 @@ def pool_named(services: Services, place: str) -> PoolUse:
     cluster, pool = known[place]
     scaler = services.scaler(cluster)
     assert scaler is not None, "its cluster has a pool that is declared to be scaled"
-    use = scaler.pools()[pool]
+    use = scaler.pools(mark=False)[pool]
     if isinstance(use, SpillwayError):
         raise use
     return use
