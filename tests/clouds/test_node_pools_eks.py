@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 from urllib.parse import parse_qs
@@ -17,6 +18,7 @@ import pytest
 from spillway.connections import ConnectionSpec
 from spillway.errors import AccessDenied, Missing, PoolRefused, Unreachable
 from spillway.model import ScaledBy
+from spillway.runs.scalers import open_scaler
 from spillway.testing.aws_server import REGION, AwsServer, aws_server
 from spillway.testing.node_pool_contract import MOST, POOL, NodePoolContract, nodes, use
 from spillway.testing.node_pool_world import Machines, PoolWorld
@@ -109,6 +111,23 @@ def test_a_size_beyond_the_node_group_s_own_is_refused_before_anything_is_ended(
         )
     world.settle()
     assert sorted(nodes(world)) == [victim, other]
+
+
+def test_a_pool_that_has_more_than_it_may_have_by_now_comes_down_as_far_as_its_pods_let_it(
+    world: PoolWorld, aws: AwsServer, control_plane: Any
+) -> None:
+    world.scaler.set_target(POOL, 4)
+    world.settle()
+    (pool,) = world.cluster.pools
+    lowered = replace(world.cluster, pools=(replace(pool, max_nodes=1),))
+    scaler = open_scaler(lowered, control_plane.open(lowered), lambda _: aws.connection())
+    assert scaler is not None
+    victim, *others = sorted(nodes(world))
+    assert scaler.set_target(POOL, 3, remove=[victim]) == ()
+    world.settle()
+    assert sorted(nodes(world)) == others
+    with pytest.raises(PoolRefused, match="does not get 4 nodes: declared are 0 to 1"):
+        scaler.set_target(POOL, 4)
 
 
 @pytest.mark.parametrize("lacking", ["cluster", "node group"])

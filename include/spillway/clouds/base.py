@@ -105,7 +105,8 @@ class NodePoolScaler(Protocol):
             Those named that stay for their pods.
         Raises:
             UnknownName: the cluster has no such pool that can be scaled.
-            PoolRefused: a node of another pool was named, or the provider does not give so many.
+            PoolRefused: a node of another pool was named, it is further from what the pool may have than what it was
+                asked for last, or the provider does not give so many.
         """
 
 

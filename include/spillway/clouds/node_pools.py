@@ -45,10 +45,10 @@ class NodePools:
         if pool not in self._providers:
             raise UnknownName(f"pool of cluster '{self._cluster.name}' that can be scaled", pool, self._providers)
         declared = self._declared[pool]
-        self._check_size(declared, nodes)
         everything = self._nodes()
         look = PoolLook.of(declared, self._members(declared, everything), self._pods(), self._provider(pool))
         named = (*remove, *drain)
+        self._check_size(declared, nodes, look.group.wanted)
         self._check_members(look, declared, everything, named)
         leaving = look.leaving(nodes, named)
         empty = self._cordoned(look, leaving, drain)
@@ -137,9 +137,10 @@ class NodePools:
             raise provider
         return provider
 
-    def _check_size(self, pool: NodePool, nodes: int) -> None:
+    def _check_size(self, pool: NodePool, nodes: int, wanted: int) -> None:
+        """A pool outside of what is declared, as after a change of that, may come nearer to it by and by."""
         least = pool.scaled_by.min_nodes if pool.scaled_by else 0
-        if not least <= nodes <= pool.max_nodes:
+        if not min(least, wanted) <= nodes <= max(pool.max_nodes, wanted):
             raise PoolRefused(
                 f"{self._cluster.name}/{pool.name}",
                 f"{nodes} nodes",
