@@ -254,6 +254,18 @@ def test_orders_are_taken_back_only_when_no_machine_that_is_there_can_be_chosen_
     assert written[1]["DesiredCapacity"] == ["1"]
 
 
+@pytest.mark.parametrize(("wanted", "counted_down"), [(3, "false"), (2, "true")])
+def test_a_machine_that_is_replaced_is_never_counted_down_which_a_group_at_its_minimum_refuses(
+    scripted_world: Scripted, wanted: int, counted_down: str
+) -> None:
+    world, server = scripted_world()
+    world.scaler.set_target(POOL, wanted, remove=[f"n1-{world.cluster.namespace}"])
+    asked = [parse_qs(call.body.decode()) for call in server.calls if call.body]
+    (ended,) = [words for words in asked if not words["Action"][0].startswith("Describe")]
+    assert ended["Action"] == ["TerminateInstanceInAutoScalingGroup"]
+    assert (ended["InstanceId"], ended["ShouldDecrementDesiredCapacity"]) == (["i-1"], [counted_down])
+
+
 @pytest.mark.parametrize(
     ("answer", "kind", "told"),
     [

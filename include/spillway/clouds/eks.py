@@ -45,12 +45,14 @@ class EksNodeGroup:
             self._check_size(group, wanted)
             present = {instance["InstanceId"]: instance for instance in _present(group)}
             gone = [name for name in leaving if name in present]
-            left = group["DesiredCapacity"] - len(gone)
+            # A group at its minimum lets none go without another one in its place, even if more are asked for next.
+            refilled = max(0, min(len(gone), wanted - group["DesiredCapacity"] + len(gone)))
+            left = group["DesiredCapacity"] - len(gone) + refilled
             if wanted < left:
                 self._protect(group, [one for name, one in present.items() if name not in gone])
-            for name in gone:
+            for number, name in enumerate(gone):
                 self._clients["autoscaling"].terminate_instance_in_auto_scaling_group(
-                    InstanceId=name, ShouldDecrementDesiredCapacity=True
+                    InstanceId=name, ShouldDecrementDesiredCapacity=number >= refilled
                 )
             if wanted != left:
                 self._clients["autoscaling"].set_desired_capacity(
