@@ -171,16 +171,21 @@ def test_a_change_whose_process_died_before_it_was_done_is_taken_up_in_the_same_
     assert (line.tries, line.actor, told(line)) == (2, "a test", (2, 3, True))
 
 
-def test_a_change_whose_process_died_after_its_provider_had_taken_it_is_told_as_done(cloud: Services) -> None:
+@pytest.mark.parametrize("problem", ["", "the provider is unreachable: timed out"])
+def test_a_change_that_its_provider_has_taken_is_told_as_done_whether_who_asked_died_or_the_answer_was_lost(
+    cloud: Services, problem: str
+) -> None:
     wait_in_line(cloud, "one", "two", "three")
     (target,) = look(cloud).plan
-    cloud.ledger.begin_change(target, before=2, actor="one who died", now=cloud.clock())
+    change = cloud.ledger.begin_change(target, before=2, actor="one who died", now=cloud.clock())
+    if problem:
+        cloud.ledger.change_failed(change, problem)
     scaler = cloud.scaler("cloud")
     assert scaler is not None
     scaler.set_target("gpu", 3)
     assert now_scaled(cloud).changes == ()
     (line,) = cloud.ledger.scaling_changes()
-    assert (line.tries, line.actor, told(line)) == (1, "one who died", (2, 3, True))
+    assert (line.tries, line.actor, told(line), line.problem) == (1, "one who died", (2, 3, True), None)
 
 
 def test_a_provider_that_refuses_changes_nothing_and_people_are_told_once(

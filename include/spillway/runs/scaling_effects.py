@@ -48,9 +48,13 @@ def note_effects(services: Services, seen: ScalingSnapshot, say: Say) -> None:
 
 
 def was_carried_out(use: PoolUse, change: ScalingChange) -> bool:
-    """Whether the provider has taken a change of which its line does not say so: who asked died before it could."""
+    """Whether the provider has taken a change of which its line does not say so.
+
+    Who asked died before it could, or the answer was lost on its way.
+    """
     left = {*change.target.remove} & {node.name for node in use.nodes}
-    return change.problem is None and use.wanted == change.target.nodes and not left
+    open_still = {*change.target.drains} & {node.name for node in use.nodes if not node.draining}
+    return use.wanted == change.target.nodes and not left and not open_still
 
 
 def is_reached(use: PoolUse, change: ScalingChange) -> bool:
