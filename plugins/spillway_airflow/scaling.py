@@ -54,7 +54,7 @@ def run_plan(params: Mapping[str, Any], *, say: Any) -> dict[str, Any]:
         services = worker_services()
         plan: dict[str, Any] | None = None
         if params["action"] == "add":
-            text = add_text(pool_named(services, params["pool"]), params["nodes"])
+            text = add_text(services, pool_named(services, params["pool"]), params["nodes"])
         else:
             shrink = plan_shrink(services, params["pool"], params["nodes"])
             text, plan = shrink_told(shrink), encode(shrink)

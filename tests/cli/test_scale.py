@@ -86,7 +86,7 @@ def test_what_cannot_be_done_is_told_in_one_line(spillway: Spillway, installatio
     ]
     assert [(answer.code, answer.err.count("\n")) for answer in answers] == [(1, 1)] * 3
     assert "Did you mean 'cloud/gpu'?" in answers[0].err
-    assert "it has 2 and may have 4" in answers[1].err
+    assert "it is to have 2 and may have 4" in answers[1].err
     assert "`scale orders` tells which there are" in answers[2].err
     with installation.taken("cloud-machines"):
         answer = spillway("scale", "plan")

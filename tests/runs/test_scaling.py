@@ -312,6 +312,12 @@ def test_ordered_nodes_are_awaited_with_a_timer_and_people_are_told_once_when_th
     assert "late by 1:0" in outcome.lines[1]
 
 
+def test_an_order_of_more_comes_on_top_of_one_that_the_scaler_has_not_seen_yet(cloud: Services) -> None:
+    for order in ("one", "two"):
+        order_more(cloud, PLACE, 1, order=order, by="ann")
+    assert [told(change) for change in now_scaled(cloud).changes] == [(2, 4, True)]
+
+
 def test_an_order_that_is_ready_in_time_is_told_beside_its_plan(cloud: Services) -> None:
     order = order_more(cloud, PLACE, 1, order="o", by="ann")
     now_scaled(cloud)
@@ -330,7 +336,11 @@ def test_an_order_that_is_ready_in_time_is_told_beside_its_plan(cloud: Services)
     [
         ("cloud/gpus", 1, "unknown pool that can be scaled 'cloud/gpus'; known: cloud/gpu. Did you mean 'cloud/gpu'?"),
         ("onprem/gpu", 1, "unknown pool that can be scaled 'onprem/gpu'; known: cloud/gpu"),
-        (PLACE, 3, "pool 'cloud/gpu' does not get 3 nodes more: it has 2 and may have 4; order fewer, or raise its"),
+        (
+            PLACE,
+            3,
+            "pool 'cloud/gpu' does not get 3 nodes more: it is to have 2 and may have 4; order fewer, or raise",
+        ),
     ],
 )
 def test_an_order_that_cannot_be_carried_out_is_refused(cloud: Services, place: str, nodes: int, message: str) -> None:

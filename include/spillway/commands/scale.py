@@ -75,7 +75,7 @@ def _add(installation: Installation, console: Console, options: argparse.Namespa
 
     services = installation.services()
     if options.dry_run:
-        text = add_text(pool_named(services, options.pool), options.nodes)
+        text = add_text(services, pool_named(services, options.pool), options.nodes)
         console.data({"text": text}) if options.json else console.say(text)
         return 0
     name, by, lasting = _name(), _who(services), timedelta(hours=options.hours)

@@ -54,22 +54,23 @@ def pool_named(services: Services, place: str) -> PoolUse:
     return use
 
 
-def add_text(use: PoolUse, nodes: int) -> str:
+def add_text(services: Services, use: PoolUse, nodes: int) -> str:
     """What ordering so many nodes more comes to, for whoever has to approve it.
 
     Raises:
         PoolRefused: the pool may not have so many.
     """
-    place, wanted = f"{use.cluster}/{use.pool.name}", use.wanted + nodes
+    place, before = f"{use.cluster}/{use.pool.name}", _wanted(services, use)
+    wanted = before + nodes
     if wanted > use.pool.max_nodes:
-        said = f"it has {use.wanted} and may have {use.pool.max_nodes}"
+        said = f"it is to have {before} and may have {use.pool.max_nodes}"
         raise PoolRefused(
             place, f"{nodes} nodes more", said, fix="order fewer, or raise its max_nodes in clusters.yaml"
         )
     price = node_hour(use.pool)
     costs = "not known, for no price is declared" if price is None else f"{price * nodes:.2f}"
     return (
-        f"{place}: {use.wanted} -> {wanted} nodes, ready within {READY_WITHIN.total_seconds() / 60:.0f} minutes\n"
+        f"{place}: {before} -> {wanted} nodes, ready within {READY_WITHIN.total_seconds() / 60:.0f} minutes\n"
         f"costs an hour: {costs}"
     )
 
@@ -85,7 +86,7 @@ def order_more(
     use = pool_named(services, place)
     if (known := _given(services, order)) is not None:
         return known
-    add_text(use, nodes)
+    add_text(services, use, nodes)
     now = services.clock()
     return services.ledger.order_nodes(
         ManualOrder(
@@ -94,7 +95,7 @@ def order_more(
             cluster=use.cluster,
             pool=use.pool.name,
             nodes=nodes,
-            base_nodes=use.wanted,
+            base_nodes=_wanted(services, use),
             ordered_at=now,
             ordered_by=by,
             until=now + lasting,
@@ -210,6 +211,13 @@ def _way(services: Services, attempt: Attempt) -> Way:
 def _queue(services: Services, attempt: Attempt, why: str) -> Way:
     expected = estimate(move_facts(services, attempt, attempt.candidate))
     return Way(target=None, why=why, lost=expected.pause["lost_steps"])
+
+
+def _wanted(services: Services, use: PoolUse) -> int:
+    """How many nodes are wanted of the pool: an order of more counts before the scaler has seen it."""
+    orders = services.ledger.scaling_orders(services.clock())
+    here = (one for one in orders if (one.cluster, one.pool) == (use.cluster, use.pool.name))
+    return max(use.wanted, *(one.wanted for one in here if one.kind is OrderKind.ADD), 0)
 
 
 def _given(services: Services, order: str) -> ManualOrder | None:
