@@ -87,3 +87,19 @@ def test_a_mistake_is_told_with_its_place(
     with pytest.raises(ConfigError) as raised:
         load(directory)
     assert (raised.value.path, raised.value.problem) == (f"clusters[0].pools[0]{path}", problem)
+
+
+def test_a_pool_without_gpus_is_not_scaled(directory: Path, write: Any) -> None:
+    pool = {
+        "name": "cpu",
+        "gpus_per_node": 0,
+        "cpu_cores_per_node": 32,
+        "memory_gib_per_node": 128,
+        "max_nodes": 2,
+        "node_selector": {"pool": "cpu"},
+        "prices_per_core_hour": {"owned": 0.05},
+        "scaled_by": EKS,
+    }
+    write("clusters.yaml", POOL, pool)
+    with pytest.raises(ConfigError, match=r"scaled_by is for pools with GPUs, and gpus_per_node is 0: .* leave it out"):
+        load(directory)

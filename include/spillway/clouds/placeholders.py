@@ -121,10 +121,7 @@ class Placeholders:
 
     def _whole_node(self) -> Mapping[str, str]:
         """What no two pods of a node can have."""
-        pool = self._pool
-        if pool.gpus_per_node:
-            return {pool.gpu_resource: str(pool.devices_per_node)}
-        return {"cpu": str(pool.cpu_cores_per_node), "memory": f"{pool.memory_gib_per_node}Gi"}
+        return {self._pool.gpu_resource: str(self._pool.devices_per_node)}
 
 
 def _taken(nodes: Sequence[ScalableNode]) -> int:

@@ -169,6 +169,15 @@ class PoolEntry(Entry):
         return self
 
     @model_validator(mode="after")
+    def _what_is_scaled_has_gpus(self) -> PoolEntry:
+        if self.scaled_by is not None and not self.gpus_per_node:
+            raise notation.refused(
+                "scaled_by is for pools with GPUs, and gpus_per_node is 0: the scaler counts GPUs, so that these nodes "
+                "would never be needed nor idle; leave it out"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _at_least_is_no_more_than_at_most(self) -> PoolEntry:
         if self.scaled_by is not None and self.scaled_by.min_nodes > self.max_nodes:
             raise notation.refused(

@@ -84,7 +84,7 @@ def size_of(
             continue
         elif node.draining:
             leaving.append(node)
-        elif node.gpus or (not whole and node.ready_at is not None):
+        elif node.gpus:
             idle.append(node)
         elif now - (node.ready_at or node.created_at) > use.boot_allowance:
             failed.append(node)
