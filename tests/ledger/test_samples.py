@@ -243,8 +243,6 @@ def test_a_node_idles_since_it_was_first_seen_so_without_a_gap(ledger: Ledger) -
     later = [T0 + index * MINUTE for index in range(12)]
     assert see(later[0], node(), node("n2", used=8)) == [later[0], None]
     assert see(later[1], node(at=later[1]), node("n2", later[1])) == [later[0], later[1]]
-    assert ledger.idle_since(later[2]) == {("onprem", "n1"): later[0], ("onprem", "n2"): later[1]}
-    assert ledger.idle_since(later[4]) == {}, "what they do now nobody knows"
     assert see(later[2], node(at=later[2], used=1), node("n2", later[2])) == [None, later[1]]
     assert see(later[3], node(at=later[3]), node("n2", later[3], created_at=later[2])) == [later[3], later[3]]
     assert see(later[7], node(at=later[7])) == [later[7]], "in a gap it may have had a pod"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import pairwise
@@ -14,7 +14,6 @@ from spillway.ledger.connection import Database
 from spillway.ledger.queueing import fetch_waiting
 from spillway.ledger.rows import OPEN, fetch_attempts, select_attempts
 from spillway.ledger.sample_rows import (
-    SILENCE,
     average_step,
     delete_samples,
     fetch_sample,
@@ -191,14 +190,6 @@ class SampleStore:
         with self.database.reading() as connection:
             rows = connection.execute(select(sampled_nodes).order_by(*order)).mappings()
             return tuple(NodeSample(**row) for row in rows)
-
-    def idle_since(self, now: datetime) -> Mapping[tuple[str, str], datetime]:
-        """Since when each (cluster, node) idles; one that does not, or was not seen lately, is not there."""
-        return {
-            (node.cluster, node.name): node.idle_since
-            for node in self.sampled_nodes()
-            if node.idle_since is not None and now - node.seen_at <= SILENCE
-        }
 
     def pod_starts(self, since: datetime, until: datetime) -> tuple[PodStart, ...]:
         """Pods that began to run after ``since`` and until then, oldest first."""
