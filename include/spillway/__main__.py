@@ -31,6 +31,7 @@ COMMANDS = {
     "checkpoints": "the committed steps of a run: ls, verify, replicate, restore, prune",
     "cache": "what other sites keep, encrypted, of core data: ls, purge",
     "runs": "list, show, start, cancel, migrate, sweep",
+    "shadow": "what another policy would have decided in place of the one in force, from stored decisions",
     "scale": "node pools that come and go: plan, apply, add, shrink, withdraw, orders, changes",
     "transfers": "what was moved between sites or refused, newest last",
     "history": "jobs as they were: export as a trace, import another scheduler's, make-up",

@@ -23,6 +23,7 @@ COMMANDS = (
     "costs",
     "history",
     "runs",
+    "shadow",
     "scale",
     "transfers",
     "sample",
@@ -65,6 +66,7 @@ def ledger_file(tmp_path: Path) -> Path:
         pytest.param(("history", "import", "f", "--source", "a/b"), "without a slash, got 'a/b'", id="source-slash"),
         pytest.param(("history", "import", "f", "--source", "a", "--zone", "CST9"), "got 'CST9'", id="no-such-zone"),
         pytest.param(("history", "import", "f", "--source", "a", "--epoch", "soon"), "got 'soon'", id="no-such-day"),
+        pytest.param(("shadow", "p.yaml", "--since", "1"), "a duration such as '30s', '10m', '2h'", id="no-unit"),
         pytest.param(("runs", "show", "r", "s"), "usage: python -m spillway runs show [-h]", id="too-many-words"),
     ],
 )
@@ -95,6 +97,7 @@ ANSWERED_AS_JSON = [
     "runs list",
     "runs show r",
     "runs migrate r cloud",
+    "shadow p.yaml",
     "scale plan",
     "scale apply",
     "scale add cloud/gpu 1",

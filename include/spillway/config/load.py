@@ -28,11 +28,14 @@ from spillway.windows import Iteration
 
 if TYPE_CHECKING:
     from spillway.config.money import BudgetsFile
+    from spillway.config.policy import PolicyFile
 
 # What reads and checks the files takes a tenth of a second to load, so only what needs it loads it.
 
 CLUSTERS, DATASETS, IMAGES, POLICY = "clusters.yaml", "datasets.yaml", "images.yaml", "policy.yaml"
 BUDGETS = "budgets.yaml"
+SHADOW = "shadow.yaml"
+"""The policy that decides beside the one in force and changes nothing, where there is one."""
 
 NOT_SAID = replace(DEFAULT, waiting=None, returning=None)
 """How pools are scaled where ``policy.yaml`` has no block of it: no job waits for that, and none goes back."""
@@ -88,12 +91,7 @@ def load(directory: Path) -> Configuration:
     policy = read(directory / POLICY, PolicyFile)
     repositories = _repositories(directory / IMAGES, by_name)
     retention = policy.checkpoints.retention
-    placement = policy.placement.policy()
-    _check_access(placement, by_name)
-    iteration = policy.iteration.iteration()
-    scaling = NOT_SAID if policy.scaling is None else policy.scaling.rules(iteration)
-    placement = replace(placement, waiting=scaling.waiting)
-    _check_window(scaling, by_name)
+    placement, scaling = _rules(policy, POLICY, by_name)
     money = _budgets(directory / BUDGETS, placement.quotas)
     return Configuration(
         clusters=by_name,
@@ -103,7 +101,7 @@ def load(directory: Path) -> Configuration:
         repositories={mirrored.repository: mirrored for mirrored in repositories},
         retention=None if retention is None else retention.retention(),
         notices=() if money is None else tuple(target for entry in money.notices for target in entry.targets()),
-        iteration=iteration,
+        iteration=policy.iteration.iteration(),
         scaling=scaling,
         keep_samples=policy.samples.retention(),
     )
@@ -121,17 +119,39 @@ def load_iteration(directory: Path) -> Iteration:
     return read(directory / POLICY, PolicyFile).iteration.iteration()
 
 
-def _check_access(policy: PlacementPolicy, clusters: Mapping[str, Cluster]) -> None:
+def load_candidate(file: Path, clusters: Mapping[str, Cluster]) -> PlacementPolicy:
+    """How another ``policy.yaml`` than the one in force places jobs on the clusters; budgets are not in such a file.
+
+    Raises:
+        ConfigError: the file is missing or wrong, or names something that is not declared.
+    """
+    from spillway.config.document import read
+    from spillway.config.policy import PolicyFile
+
+    placement, _ = _rules(read(file, PolicyFile), file.name, clusters)
+    return placement
+
+
+def _rules(policy: PolicyFile, file: str, clusters: Mapping[str, Cluster]) -> tuple[PlacementPolicy, ScalingRules]:
+    """How jobs are placed and pools scaled by a policy file of that name."""
+    placement = policy.placement.policy()
+    _check_access(placement, file, clusters)
+    scaling = NOT_SAID if policy.scaling is None else policy.scaling.rules(policy.iteration.iteration())
+    _check_window(scaling, file, clusters)
+    return replace(placement, waiting=scaling.waiting), scaling
+
+
+def _check_access(policy: PlacementPolicy, file: str, clusters: Mapping[str, Cluster]) -> None:
     for department, access in (policy.cloud_access or {}).items():
         path = f"placement.cloud_access.{department}"
         if department not in policy.quotas:
-            raise ConfigError(POLICY, path, str(UnknownName("department", department, policy.quotas)))
+            raise ConfigError(file, path, str(UnknownName("department", department, policy.quotas)))
         for name in sorted(access.clusters or ()):
             if name not in clusters:
-                raise ConfigError(POLICY, f"{path}.clusters", str(UnknownName("cluster", name, clusters)))
+                raise ConfigError(file, f"{path}.clusters", str(UnknownName("cluster", name, clusters)))
 
 
-def _check_window(rules: ScalingRules, clusters: Mapping[str, Cluster]) -> None:
+def _check_window(rules: ScalingRules, file: str, clusters: Mapping[str, Cluster]) -> None:
     """The pool of the window's nodes is one that is scaled."""
     if rules.window is None or rules.window.place is None:
         return
@@ -139,7 +159,7 @@ def _check_window(rules: ScalingRules, clusters: Mapping[str, Cluster]) -> None:
     named = "/".join(rules.window.place)
     if named not in scaled:
         problem = f"{UnknownName('pool', named, scaled)} (those that declare scaled_by in {CLUSTERS})"
-        raise ConfigError(POLICY, "scaling.window.pool", problem)
+        raise ConfigError(file, "scaling.window.pool", problem)
 
 
 def _budgets(file: Path, departments: Collection[str]) -> BudgetsFile | None:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from datetime import datetime
 
-from sqlalchemy import JSON, Connection, delete, false, func, insert, select, type_coerce
+from sqlalchemy import JSON, Connection, RowMapping, delete, false, func, insert, select, type_coerce
 
 from spillway.ledger.connection import Database
 from spillway.ledger.schema import cool_downs, decisions, runs, transfers
@@ -15,6 +15,10 @@ from spillway.model import Attempt, CoolDown, Snapshot
 
 _ORDERED = type_coerce(decisions.c.snapshot, JSON)["destination"].as_string()
 """Where a move was ordered to by the decision; NULL of any other."""
+
+
+READ_AT_ONCE = 100
+"""Each decision is as large as all that it was taken from, so those of a day are not all held at one time."""
 
 
 class EvidenceStore:
@@ -37,7 +41,22 @@ class EvidenceStore:
             found = found.where(decisions.c.attempt.is_not(None) | moved | (decisions.c.id == last))
         with self.database.reading() as connection:
             rows = connection.execute(found).mappings().all()
-        return tuple(DecisionRecord(**{name: row[name] for name in _names(DecisionRecord)}) for row in reversed(rows))
+        return tuple(map(_record, reversed(rows)))
+
+    def decisions_between(self, since: datetime, until: datetime) -> Iterator[DecisionRecord]:
+        """The decisions that were taken from ``since`` and before ``until``, of all runs, in the order of the ledger.
+
+        Of those without a place the last of each wait. One that is replaced while others are read may be left out.
+        """
+        taken = (decisions.c.taken_at >= since) & (decisions.c.taken_at < until)
+        with self.database.reading() as connection:
+            ids = connection.execute(select(decisions.c.id).where(taken).order_by(decisions.c.id)).scalars().all()
+        for first in range(0, len(ids), READ_AT_ONCE):
+            some = decisions.c.id.in_(ids[first : first + READ_AT_ONCE])
+            found = select(decisions).where(some).order_by(decisions.c.id)
+            with self.database.reading() as connection:
+                rows = connection.execute(found).mappings().all()
+            yield from map(_record, rows)
 
     def placed_from(self, attempt: Attempt) -> Snapshot | None:
         """The facts that the attempt was placed by; None where they are not on record any more."""
@@ -127,6 +146,10 @@ def read_cool_downs(connection: Connection, now: datetime) -> tuple[CoolDown, ..
     """The places that rest at ``now``, by name."""
     resting = select(cool_downs).where(cool_downs.c.until > now).order_by(cool_downs.c.cluster, cool_downs.c.pool)
     return tuple(CoolDown(**row) for row in connection.execute(resting).mappings())
+
+
+def _record(row: RowMapping) -> DecisionRecord:
+    return DecisionRecord(**{name: row[name] for name in _names(DecisionRecord)})
 
 
 def _names(kind: type) -> tuple[str, ...]:

@@ -195,14 +195,16 @@ def _transfer(verdict: PlacementVerdict) -> str:
 
 def headline(decision: PlacementDecision) -> str:
     """The decision in one line."""
-    when = _moment(decision.taken_at)
+    return f"job '{decision.job}' at {_moment(decision.taken_at)}: {outcome(decision)}"
+
+
+def outcome(decision: PlacementDecision) -> str:
+    """What the decision comes to, in words."""
     if decision.chosen is not None:
-        return f"job '{decision.job}' at {when}: placed on {name(decision.chosen)}{once(decision)}"
+        return f"placed on {name(decision.chosen)}{once(decision)}"
     if decision.needs_correction:
-        return f"job '{decision.job}' at {when}: waits until the configuration is corrected, not for a place"
-    if decision.possible:
-        return f"job '{decision.job}' at {when}: waits, nothing fits now"
-    return f"job '{decision.job}' at {when}: can never be placed"
+        return "waits until the configuration is corrected, not for a place"
+    return "waits, nothing fits now" if decision.possible else "can never be placed"
 
 
 def once(decision: PlacementDecision) -> str:

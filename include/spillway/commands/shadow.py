@@ -1,0 +1,52 @@
+"""``shadow``: what another policy would have decided in place of the one in force; nothing is changed."""
+
+from __future__ import annotations
+
+import argparse
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from spillway.commands.console import Console
+from spillway.commands.installation import Installation
+from spillway.commands.parsing import Parser, carried_out
+
+DAY = timedelta(days=1)
+
+
+def register(parser: Parser) -> None:
+    """Add the words of the command."""
+    carried_out(parser, _shadow, json=True)
+    parser.add_argument("candidate", metavar="POLICY", type=Path, help="a file like policy.yaml, the candidate")
+    parser.add_argument(
+        "--since", type=_lasting, default=DAY, metavar="LENGTH", help="of the last 12h, 7d (default: 1d)"
+    )
+
+
+def _shadow(installation: Installation, console: Console, options: argparse.Namespace) -> int:
+
+    from spillway.config import load_candidate
+    from spillway.ledger import open_ledger
+    from spillway.runs.shadowing import shadow
+
+    candidate = load_candidate(options.candidate, installation.configuration().clusters)
+    ledger = open_ledger(installation.ledger_url())
+    until = datetime.now(UTC)
+    since = until - options.since
+    with console.working("deciding again"):
+        found = shadow(ledger.decisions_between(since, until), candidate, since=since, until=until)
+    if options.json:
+        console.data(found.data())
+    else:
+        console.say(found.told())
+    return 0
+
+
+def _lasting(text: str) -> timedelta:
+    from pydantic_core import PydanticCustomError
+
+    from spillway.config.notation import lasting
+
+    try:
+        return lasting(text)
+    except PydanticCustomError as refusal:
+        raise argparse.ArgumentTypeError(refusal.message()) from None

@@ -1,0 +1,102 @@
+"""``shadow``: a candidate beside the decisions that a ledger has."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+import yaml
+
+from spillway.__main__ import main
+from spillway.ledger.values import Decide
+from spillway.model import PlacementDecision, PlacementPolicy, Snapshot
+from spillway.placement.context import index
+from spillway.placement.policy import choose
+from spillway.testing.builders import cluster_state, job_spec, onprem_cluster, placement_policy, snapshot
+from spillway.testing.installed import Installed, install
+from spillway.testing.ledger_values import reserve
+
+HOUR = timedelta(hours=1)
+CLOUD_ONLY = snapshot(cluster_state(onprem_cluster(), nodes=()), snapshot().clusters[1])
+LIVE = placement_policy()
+JOB = job_spec(gpus_per_node=4)
+
+
+@pytest.fixture
+def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Installed:
+    """A run was placed in the cloud an hour ago, and another one two days ago."""
+    made = install(tmp_path / "installed", monkeypatch)
+    monkeypatch.setenv("SPILLWAY_CONNECTIONS", str(made.settings.connections))
+    now = datetime.now(UTC)
+    for run, at in (("old", now - 48 * HOUR), ("new", now - HOUR)):
+        reserve(
+            made.ledger, run, JOB, now=at, seen=replace(CLOUD_ONLY, taken_at=at), policy=LIVE, decide=deciding(LIVE)
+        )
+    return made
+
+
+def deciding(policy: PlacementPolicy) -> Decide:
+    def decide(whole: Snapshot) -> PlacementDecision:
+        return choose(JOB, index(whole, policy))
+
+    return decide
+
+
+@pytest.fixture
+def candidate(installed: Installed) -> Path:
+    """The policy of the installation, by which research may not use the cloud."""
+    file = installed.settings.config / "shadow.yaml"
+    written = yaml.safe_load((installed.settings.config / "policy.yaml").read_text())
+    written["placement"]["cloud_access"].pop("research")
+    file.write_text(yaml.safe_dump(written))
+    return file
+
+
+def test_what_a_candidate_takes_otherwise_is_told_of_the_last_day_or_as_long_as_is_asked(
+    candidate: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["shadow", str(candidate)]) == 0
+    said = capsys.readouterr().out
+    assert "(UTC): 1, of which the candidate takes 1 otherwise: 1 waits" in said
+    assert said.splitlines()[-1].endswith("placed on cloud/h100/on-demand  waits, nothing fits now  -")
+    assert main(["shadow", str(candidate), "--since", "3d", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["compared"], [one["run"] for one in found["differences"]]) == (2, ["old", "new"])
+    assert {one["live_per_hour"] for one in found["differences"]} == {str(Decimal("8.0") * 4)}
+
+
+def test_the_policy_in_force_is_left_as_it_is(installed: Installed, candidate: Path) -> None:
+    config = installed.settings.config
+    before = {file.name: file.read_bytes() for file in config.iterdir()}
+    assert main(["shadow", str(candidate)]) == 0
+    assert {file.name: file.read_bytes() for file in config.iterdir()} == before
+    assert [record.policy for record in installed.ledger.decisions("new")] == [LIVE]
+
+
+@pytest.mark.parametrize(
+    ("written", "told"),
+    [
+        pytest.param(None, "spillway: shadow.yaml: no such file in", id="no file"),
+        pytest.param({"version": 9}, "version 9, and this release reads 1", id="another version"),
+        pytest.param(
+            {"placement": {"weights": {"qos": 1}, "quotas": {}, "cloud_access": {"nlp": {"clusters": "all"}}}},
+            "shadow.yaml: placement.cloud_access.nlp",
+            id="a department that is not there",
+        ),
+    ],
+)
+def test_a_candidate_that_cannot_be_read_is_one_message(
+    written: object, told: str, candidate: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if written is None:
+        candidate.unlink()
+    else:
+        candidate.write_text(yaml.safe_dump(written))
+    assert main(["shadow", str(candidate)]) == 1
+    said = capsys.readouterr()
+    assert told in said.err
+    assert (said.err.count("\n"), said.out) == (1, "")
