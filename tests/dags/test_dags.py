@@ -36,6 +36,8 @@ SCHEDULES = {
     "scale_node_pools": "* * * * *",
     "scale_manually": None,
     "return_runs": "*/10 * * * *",
+    "shadow_policy": "20 0 * * *",
+    "replay_policies": "50 2 * * 0",
 }
 STAGING = sorted(f"{link}sync_{what}" for link in ("", "link_cloud.", "link_paris.") for what in ("dataset", "image"))
 PIPELINE = {

@@ -8,7 +8,8 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from spillway.commands.console import Console, OutputLost, open_closed_streams
@@ -91,23 +92,19 @@ def _estimates(text: str) -> float | None:
 
 
 def _replay(console: Console, options: argparse.Namespace) -> int:
-    from spillway.replay.comparing import bounds_of, cloud_price_of, clusters_of, estimated, local_gpus_of, policy_of
-    from spillway.replay.engine import replay
+    from spillway.replay.comparing import clusters_of, comparison, estimated, policy_of, replayable
     from spillway.replay.fields import Clock
     from spillway.replay.page import page
-    from spillway.replay.report import HEADER, as_json, compared, rows
+    from spillway.replay.report import HEADER, as_json, rows
     from spillway.replay.trace import read_trace
-    from spillway.replay.world import Conditions
 
     measured = None if options.measure is None else (options.measure[0] * DAY, options.measure[1] * DAY)
     policies = [policy_of(word) for word in options.policy]
     clusters = clusters_of(options.clusters, options.local_gpus)
     clock = Clock(zone=options.zone) if options.epoch is None else Clock(zone=options.zone, epoch=options.epoch)
     trace = read_trace(options.trace, format=options.format, clock=clock, leave_out_bad_rows=options.leave_out_bad_rows)
-    whole = tuple(job for job in trace.jobs if job.duration is not None)
-    notes = [*trace.notes, *(f"{count:,} rows left out: {why}" for why, count in trace.left_out.items())]
-    if len(whole) < len(trace.jobs):
-        notes.append(f"{len(trace.jobs) - len(whole):,} jobs left out that do not tell how long they held their GPUs")
+    whole, untold = replayable(trace.jobs)
+    notes = [*trace.notes, *(f"{count:,} rows left out: {why}" for why, count in trace.left_out.items()), *untold]
     if not whole:
         console.complain(f"{options.trace} has no job that tells how long it held its GPUs; nothing to replay")
         return 1
@@ -118,33 +115,22 @@ def _replay(console: Console, options: argparse.Namespace) -> int:
             console.complain(f"{options.trace}: no job was submitted {days} after the first one; nothing to measure")
             return 1
     jobs = whole if options.estimates is None else estimated(whole, options.estimates, options.seed)
-    notes.append(
-        "quotas, budgets, rights to clouds, datasets and spot are not replayed: every job may use everything; nor are "
-        "forecasts, people's orders and nodes that fail"
-    )
-    results = []
-    for policy in policies:
-        with console.following(f"replaying {policy.name}") as (_, show):
-            results.append(
-                replay(
-                    options.trace.name,
-                    jobs,
-                    clusters,
-                    policy,
-                    conditions=Conditions(),
-                    seed=options.seed,
-                    measured=measured,
-                    progress=lambda ended, show=show: show(f"{ended:,} of {len(jobs):,} jobs"),  # type: ignore[misc]
-                )
-            )
-    with console.working("working out the bounds"):
-        bounds = bounds_of(jobs, clusters, measured=measured, placement=not options.without_bound)
-    found = compared(
-        results,
-        bounds,
-        local_gpus=local_gpus_of(clusters),
-        cloud_price_per_gpu_hour=cloud_price_of(clusters, jobs),
+
+    @contextmanager
+    def following(text: str) -> Iterator[Callable[[str], None]]:
+        with console.following(text) as (_, show):
+            yield show
+
+    found = comparison(
+        options.trace.name,
+        jobs,
+        clusters,
+        policies,
+        seed=options.seed,
+        measured=measured,
+        placement=not options.without_bound,
         notes=notes,
+        following=following,
     )
     console.table(HEADER, rows(found))
     for note in found.remarks():

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
@@ -20,8 +21,9 @@ from spillway.config.policy import PolicyFile
 from spillway.errors import ConfigError, UnknownName
 from spillway.model import Cluster, JobRecord, PlacementPolicy, QuotaShare, SiteKind
 from spillway.replay.bounds import Bounds, fluid_bound, placement_bound
-from spillway.replay.engine import Policy
-from spillway.replay.world import World, usual_price
+from spillway.replay.engine import Policy, replay
+from spillway.replay.report import Comparison, compared
+from spillway.replay.world import Conditions, World, usual_price
 from spillway.scaling.presets import PRESETS
 
 WHOLE = {"all": QuotaShare(onprem=Decimal(1), cloud=Decimal(1))}
@@ -30,6 +32,9 @@ WEIGHTS = {"qos": Decimal("0.7"), "cost": Decimal("0.15"), "affinity": Decimal("
 LONGEST_SAID = timedelta(days=3650)
 """No estimate with an error is longer: one of a wide spread would be longer than any moment there is."""
 _NORMAL = NormalDist()
+
+Following = Callable[[str], AbstractContextManager[Callable[[str], None]]]
+"""Shows that something goes on while it does; gives what tells how far it is."""
 
 
 def policy_of(word: str) -> Policy:
@@ -96,6 +101,61 @@ def estimated(jobs: Iterable[JobRecord], sigma: float, seed: int) -> tuple[JobRe
             job = replace(job, duration_estimate=timedelta(seconds=said))
         found.append(job)
     return tuple(found)
+
+
+def replayable(records: Sequence[JobRecord]) -> tuple[tuple[JobRecord, ...], tuple[str, ...]]:
+    """The jobs that tell how long they held their GPUs, and how many do not, in words, if any."""
+    whole = tuple(job for job in records if job.duration is not None)
+    left = len(records) - len(whole)
+    return whole, (f"{left:,} jobs left out that do not tell how long they held their GPUs",) if left else ()
+
+
+def comparison(
+    trace: str,
+    jobs: Sequence[JobRecord],
+    clusters: Sequence[Cluster],
+    policies: Sequence[Policy],
+    *,
+    seed: int = 1,
+    measured: tuple[float, float] | None = None,
+    placement: bool = True,
+    notes: Sequence[str] = (),
+    following: Following,
+) -> Comparison:
+    """The jobs under each of the policies, beside the least that any could pay.
+
+    Args:
+        jobs: by submission, at least one, each with a duration.
+        placement: whether the bound is worked out that takes long.
+    """
+    results = []
+    for policy in policies:
+        with following(f"replaying {policy.name}") as show:
+            results.append(
+                replay(
+                    trace,
+                    jobs,
+                    clusters,
+                    policy,
+                    conditions=Conditions(),
+                    seed=seed,
+                    measured=measured,
+                    progress=lambda ended, show=show: show(f"{ended:,} of {len(jobs):,} jobs"),  # type: ignore[misc]
+                )
+            )
+    with following("working out the bounds"):
+        bounds = bounds_of(jobs, clusters, measured=measured, placement=placement)
+    return compared(
+        results,
+        bounds,
+        local_gpus=local_gpus_of(clusters),
+        cloud_price_per_gpu_hour=cloud_price_of(clusters, jobs),
+        notes=(
+            *notes,
+            "quotas, budgets, rights to clouds, datasets and spot are not replayed: every job may use everything; nor "
+            "are forecasts, people's orders and nodes that fail",
+        ),
+    )
 
 
 def bounds_of(

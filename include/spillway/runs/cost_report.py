@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import csv
-import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
 from io import StringIO
 from pathlib import Path
-from typing import Any
 
 from spillway.attribution import MonthlyCost, total_of
 from spillway.costs.advice import Advice, advise
@@ -20,6 +18,7 @@ from spillway.errors import ConfigError
 from spillway.model import Attempt, BudgetState, Cluster, ClusterState, CostEntry
 from spillway.months import Month, month_of, named_month
 from spillway.runs.admission import snapshot
+from spillway.runs.reports import Writer, write_files
 from spillway.runs.services import Services
 from spillway.runs.settling import cost_until
 
@@ -127,21 +126,13 @@ def write_report(report: CostReport, folder: Path) -> tuple[Path, ...]:
     """
     whole = report.lines(FINEST)
     target = folder / report.month.name
-    contents: dict[str, Callable[[Path], Any]] = {
+    contents: dict[str, Writer] = {
         "report.md": lambda path: path.write_text(report.markdown(), encoding="utf-8"),
         "costs.csv": lambda path: path.write_text(_csv(whole), encoding="utf-8", newline=""),
         "costs.parquet": lambda path: _write_parquet(whole, path),
         "costs.svg": lambda path: path.write_text(_chart(report), encoding="utf-8"),
     }
-    try:
-        target.mkdir(parents=True, exist_ok=True)
-        for name in FILES:
-            draft = target / f".{name}.{os.getpid()}"
-            contents[name](draft)
-            draft.replace(target / name)
-    except OSError as problem:
-        raise ConfigError(str(folder), "", f"the report cannot be written there: {problem.strerror}") from problem
-    return tuple(target / name for name in FILES)
+    return write_files(target, contents)
 
 
 def _attempts(services: Services, parts: Sequence[MonthlyCost]) -> dict[str, Attempt]:
