@@ -66,7 +66,7 @@ def test_a_window_counts_from_the_nodes_that_its_first_change_found(services: Se
     found = seen(in_window)
     assert found.base_nodes == {GPU: 1}
     assert set(found.last_out) == {GPU}
-    assert (found.last_in, found.replaced) == ({}, frozenset())
+    assert (found.last_in, found.replaced) == ({}, {})
 
 
 def test_runs_on_premises_that_say_how_long_they_train_are_room_to_come(

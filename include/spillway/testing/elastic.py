@@ -127,10 +127,8 @@ def carried_out(seen: ScalingSnapshot, plan: Iterable[PoolTarget]) -> ScalingSna
             last_out[key] = seen.taken_at
         if target.nodes < use.wanted:
             last_in[key] = seen.taken_at
-    replaced = {
-        key: {**seen.replaced.get(key, {}), seen.taken_at: frozenset(target.replaces)}
-        for key, target in targets.items()
-        if target.replaces
-    }
-    replaced = {**seen.replaced, **replaced}
+    replaced = dict(seen.replaced)
+    for key, target in targets.items():
+        if target.replaces:
+            replaced[key] = {**replaced.get(key, {}), seen.taken_at: frozenset(target.replaces)}
     return replace(seen, pools=tuple(pools), last_out=last_out, last_in=last_in, replaced=replaced)
