@@ -127,6 +127,7 @@ def test_what_is_refused_changes_nothing(cloud: AirflowSandbox) -> None:
     assert (cloud.services.ledger.scaling_orders(), names(cloud)) == (orders, before)
 
 
+@pytest.mark.slow
 def test_nodes_that_are_approved_come_in_time_and_plan_and_effect_are_compared(cloud: AirflowSandbox) -> None:
     run = cloud.start("scale_manually", {"pool": PLACE, "action": "add", "nodes": 1, "hours": 1})
     shown = answer(run, "Approve")
