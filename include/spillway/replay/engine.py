@@ -8,34 +8,22 @@ from __future__ import annotations
 
 import heapq
 import random
-from bisect import bisect_left, insort
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from datetime import timedelta
 from functools import partial
 
-from spillway.model import (
-    Cluster,
-    Ending,
-    JobRecord,
-    PendingJob,
-    PlacementPolicy,
-    PoolTarget,
-    ScalingSnapshot,
-    UsePoint,
-)
+from spillway.model import Cluster, JobRecord, PlacementPolicy, PoolTarget
+from spillway.replay.beats import Scaler
+from spillway.replay.bought import Bought
 from spillway.replay.decisions import Decisions
 from spillway.replay.jobs import Job, jobs_of
 from spillway.replay.metrics import ReplayResult
 from spillway.replay.pools import Node, Pool
 from spillway.replay.recording import Recording
-from spillway.replay.world import Conditions, World, usual_price
-from spillway.scaling.planner import plan_scaling
-from spillway.scaling.returning import BoughtRun, plan_returns
-from spillway.scaling.rules import QueueRule, ScalingRules
+from spillway.replay.waiting import Waiting
+from spillway.replay.world import Conditions, World
+from spillway.scaling.rules import ScalingRules
 
-_MEASURED = timedelta(hours=1)
 _STILL = 7 * 86400.0
 """Seconds of nothing but beats, with nothing else to come, after which what waits is taken to wait for good."""
 
@@ -83,27 +71,20 @@ class _Replay:
         seed: int,
         progress: Callable[[int], None],
     ) -> None:
-        self.policy, self.conditions, self.progress = policy, conditions, progress
+        self.conditions, self.progress = conditions, progress
         self.chance = random.Random(seed)
         self.world = World(clusters, records[0].submitted_at)
         self.jobs = jobs_of(records, policy.placement)
         self.decisions = Decisions(self.world, policy.placement)
+        self.waiting = Waiting(self.world, self.decisions)
+        self.scaler = Scaler(self.world, self.waiting, policy.scaling)
+        self.bought = Bought(self.world, self.decisions, policy.scaling.returning, conditions.move)
         self.recording = Recording(self.world)
         self.events: list[tuple[float, int, Callable[[], None]]] = []
         self.serial = 0
         self.now = self.stirred = 0.0
         self.beat_at: float | None = None
-        self.waiting: dict[tuple[object, bool], deque[Job]] = {}
-        self.bought: dict[int, Job] = {}
         self.ended = 0
-        self.local_points: deque[UsePoint] = deque()
-        self.cloud_points: deque[UsePoint] = deque()
-        self.last_out: dict[tuple[str, str], object] = {}
-        self.last_in: dict[tuple[str, str], object] = {}
-        reactive = policy.scaling.reactive
-        self.within = reactive.within.total_seconds() if isinstance(reactive, QueueRule) else 0.0
-        self.endings: list[tuple[float, int, int]] = []
-        self.measures = not isinstance(policy.scaling.reactive, QueueRule)
         self.tick = conditions.tick.total_seconds()
 
     def carry_out(self) -> None:
@@ -121,7 +102,8 @@ class _Replay:
                 return
             if (self.events and self.events[0][0] == self.now) or (coming and coming.asked_at == self.now):
                 continue
-            self._place()
+            while (found := self.waiting.next(self.now)) is not None:
+                self._start(*found)
             if self.beat_at is None and self._awaits_beat():
                 self.beat_at = (self.now // self.tick + 1) * self.tick
                 self._at(self.beat_at, self._beat)
@@ -136,9 +118,9 @@ class _Replay:
 
     def _awaits_beat(self) -> bool:
         """Whether there is anything to look at with the next one."""
-        if self.waiting or self.measures or any(pool.idle for pool in self.world.cloud):
+        if self.waiting or self.scaler.measures or any(pool.idle for pool in self.world.cloud):
             return True
-        return self.policy.scaling.returning is not None and bool(self.bought)
+        return self.bought.may_return
 
     def _ask(self, job: Job) -> None:
         self.stirred = self.now
@@ -148,7 +130,12 @@ class _Replay:
             return
         if held:
             self._at(job.hold_until or 0.0, partial(self._open, job))
-        self.waiting.setdefault((job.kind, held), deque()).append(job)
+        self.waiting.add(job, held)
+
+    def _open(self, job: Job) -> None:
+        """It has waited for on-premises long enough."""
+        if job.began_at is None:
+            self.waiting.open(job)
 
     def _end(self, job: Job, serial: int) -> None:
         if job.serial != serial:
@@ -165,37 +152,6 @@ class _Replay:
             self.stirred = self.now
             pool.ready(node, self.now)
 
-    def _open(self, job: Job) -> None:
-        """It has waited for on-premises long enough."""
-        if job.began_at is not None:
-            return
-        held = self.waiting[job.kind, True]
-        held.remove(job)
-        if not held:
-            del self.waiting[job.kind, True]
-        line = self.waiting.setdefault((job.kind, False), deque())
-        line.append(job)
-        if len(line) > 1 and line[-2].turn > job.turn:
-            self.waiting[job.kind, False] = deque(sorted(line, key=lambda one: one.turn))
-
-    def _place(self) -> None:
-        """Whatever waits gets a place that the policy chooses for it, the first first."""
-        while self.waiting:
-            first: tuple[Job, Pool, tuple[object, bool]] | None = None
-            for key, line in self.waiting.items():
-                if first is not None and first[0].turn < line[0].turn:
-                    continue
-                pool = self.decisions.choose(line[0], key[1], self.now)
-                if pool is not None:
-                    first = line[0], pool, key
-            if first is None:
-                break
-            job, pool, key = first
-            self.waiting[key].popleft()
-            if not self.waiting[key]:
-                del self.waiting[key]
-            self._start(job, pool)
-
     def _start(self, job: Job, pool: Pool, pause: float = 0.0) -> None:
         job.nodes = pool.take(job.index, job.gpus_per_node, job.pods)
         job.pool, job.began_at, job.serial = pool, self.now, job.serial + 1
@@ -204,102 +160,28 @@ class _Replay:
         job.ends_at = self.now + pause + job.left
         self._at(job.ends_at, partial(self._end, job, job.serial))
         if pool in self.world.cloud:
-            self.bought[job.index] = job
-        elif self.within and job.spec.expected_duration is not None:
-            left = max(0.0, job.spec.expected_duration.total_seconds() - job.works + job.left)
-            insort(self.endings, (self.now + pause + left, job.index, job.serial))
+            self.bought.began(job)
+        else:
+            self.scaler.began(job, self.now + pause)
 
     def _leave(self, job: Job) -> None:
         assert job.pool is not None and job.began_at is not None
         job.pool.give(job.index, job.nodes, self.now)
         self.recording.stay(job.index, job.pool.place, job.began_at, self.now)
-        self.bought.pop(job.index, None)
+        self.bought.left(job)
         job.left = max(0.0, job.ends_at - self.now)
         job.pool = None
 
     def _beat(self) -> None:
+        """What the live rules send back goes to on-premises, and loses what the move takes; then the scaler looks."""
         self.beat_at = None
-        if self.policy.scaling.returning is not None and self.bought:
-            self._bring_back()
-        targets = plan_scaling(self._snapshot(), {}, self.policy.scaling)
-        for target in targets:
+        if self.bought.may_return:
+            for home in self.world.local:
+                for job in self.bought.returning(home, self.now):
+                    self._leave(job)
+                    self._start(job, home, pause=self.recording.pause(self.conditions.move))
+        for target in self.scaler.plan(self.now):
             self._apply(self.world.by_key[target.cluster, target.pool], target)
-
-    def _bring_back(self) -> None:
-        """What the live rule sends back to on-premises goes there, and loses what the move takes."""
-        rules, now = self.policy.scaling.returning, self.world.moment(self.now)
-        assert rules is not None
-        for home in self.world.local:
-            if not home.room.total:
-                continue
-            soonest = self.now - rules.after.total_seconds()
-            runs = [
-                self._bought_run(job)
-                for job in self.bought.values()
-                if (job.began_at or 0.0) <= soonest and home.room.fits(job.gpus_per_node, job.pods)
-            ]
-            for back in plan_returns(runs, home.room, rules, now) if runs else ():
-                job = self.jobs[int(back.run)]
-                self._leave(job)
-                self._start(job, home, pause=self.recording.pause(self.conditions.move))
-
-    def _bought_run(self, job: Job) -> BoughtRun:
-        assert job.pool is not None
-        here = sum(node.runs[job.index] for node in job.nodes)
-        home = self.world.local[0]
-        return BoughtRun(
-            run=str(job.index),
-            gpus_per_node=job.gpus_per_node,
-            nodes=job.pods,
-            since=self.world.moment(job.began_at or 0.0),
-            trained=timedelta(seconds=job.works - max(0.0, job.ends_at - self.now)),
-            expected=job.spec.expected_duration,
-            neighbours=sum(sum(node.runs.values()) for node in job.nodes) - here,
-            facts=self.decisions.move_facts(self.conditions.move, usual_price(job.pool), usual_price(home)),
-        )
-
-    def _snapshot(self) -> ScalingSnapshot:
-        now = self.world.moment(self.now)
-        if self.measures:
-            self._measure()
-        pending: list[PendingJob] = []
-        for (_, held), line in self.waiting.items():
-            if not held:
-                places = self.decisions.queues_at(line[0], self.now)
-                pending += (job.pending(places, self.world) for job in line)
-        return ScalingSnapshot(
-            taken_at=now,
-            pools=tuple(pool.use(self.world.starts_at) for pool in self.world.cloud),
-            local=tuple(self.local_points),
-            cloud=tuple(self.cloud_points),
-            queue=tuple(pending),
-            endings=tuple(self._endings()) if pending else (),
-            last_out=dict(self.last_out),  # type: ignore[arg-type]
-            last_in=dict(self.last_in),  # type: ignore[arg-type]
-        )
-
-    def _endings(self) -> Iterator[Ending]:
-        """Those that the rule looks at."""
-        del self.endings[: bisect_left(self.endings, (self.now,))]
-        for at, index, serial in self.endings:
-            if at > self.now + self.within:
-                return
-            job = self.jobs[index]
-            if job.serial == serial and job.pool is not None:
-                yield Ending(
-                    at=self.world.moment(at), place=job.pool.key, gpus_per_node=job.gpus_per_node, nodes=job.pods
-                )
-
-    def _measure(self) -> None:
-        now = self.world.moment(self.now)
-        lines = list(self.waiting.values())
-        jobs, gpus = sum(map(len, lines)), sum(job.gpus for line in lines for job in line)
-        for points, pools in ((self.local_points, self.world.local), (self.cloud_points, self.world.cloud)):
-            ready = sum((len(pool.nodes) - pool.booting) * pool.gpus_per_node for pool in pools)
-            used = sum(pool.used for pool in pools)
-            points.append(UsePoint(at=now, gpus=ready, used_gpus=used, queued_jobs=jobs, pending_gpus=gpus))
-            while now - points[0].at > _MEASURED:
-                points.popleft()
 
     def _apply(self, pool: Pool, target: PoolTarget) -> None:
         before = len(pool.nodes)
@@ -311,6 +193,5 @@ class _Replay:
             ready_at = self.now + self.chance.uniform(least, most)
             self._at(ready_at, partial(self._ready, pool, pool.order(self.now)))
         if len(pool.nodes) != before:
-            grew = len(pool.nodes) > before
-            (self.last_out if grew else self.last_in)[pool.key] = self.world.moment(self.now)
+            self.scaler.changed(pool, len(pool.nodes) > before, self.now)
             self.recording.order(self.now, pool.place, len(pool.nodes) - before, len(pool.nodes) * pool.gpus_per_node)

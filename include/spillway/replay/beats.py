@@ -1,0 +1,88 @@
+"""What the live scaler makes of a replay at a beat of its clock, by what it may know of it then."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections import deque
+from collections.abc import Iterator, Sequence
+from datetime import datetime, timedelta
+
+from spillway.model import Ending, PendingJob, PoolTarget, ScalingSnapshot, UsePoint
+from spillway.replay.jobs import Job
+from spillway.replay.pools import Pool
+from spillway.replay.waiting import Waiting
+from spillway.replay.world import World
+from spillway.scaling.planner import plan_scaling
+from spillway.scaling.rules import QueueRule, ScalingRules
+
+_MEASURED = timedelta(hours=1)
+
+
+class Scaler:
+    """The live plan, with what it is told of the past: how busy both sides were, and when pools grew and shrank.
+
+    ``measures``: its rules look at how busy they are, so that it has to look even while nothing happens.
+    """
+
+    def __init__(self, world: World, waiting: Waiting, rules: ScalingRules) -> None:
+        self.world, self.waiting, self.rules = world, waiting, rules
+        self.measures = not isinstance(rules.reactive, QueueRule)
+        self._within = rules.reactive.within.total_seconds() if isinstance(rules.reactive, QueueRule) else 0.0
+        self._local = deque[UsePoint]()
+        self._cloud = deque[UsePoint]()
+        self._last_out: dict[tuple[str, str], datetime] = {}
+        self._last_in: dict[tuple[str, str], datetime] = {}
+        self._endings: list[tuple[float, Job, int]] = []
+
+    def plan(self, at: float) -> Sequence[PoolTarget]:
+        """How many nodes each pool of a cloud is to have."""
+        if self.measures:
+            self._measure(at)
+        return plan_scaling(self._snapshot(at), {}, self.rules)
+
+    def changed(self, pool: Pool, grew: bool, at: float) -> None:
+        """The pool has as many nodes as were wanted."""
+        (self._last_out if grew else self._last_in)[pool.key] = self.world.moment(at)
+
+    def began(self, job: Job, at: float) -> None:
+        """It trains on-premises from then on, and says when it ends if it can."""
+        expected = job.spec.expected_duration
+        if self._within and expected is not None:
+            left = max(0.0, expected.total_seconds() - job.works + job.left)
+            insort(self._endings, (at + left, job, job.serial), key=lambda ending: (ending[0], ending[1].index))
+
+    def _snapshot(self, at: float) -> ScalingSnapshot:
+        pending: list[PendingJob] = self.waiting.pending(at)
+        return ScalingSnapshot(
+            taken_at=self.world.moment(at),
+            pools=tuple(pool.use(self.world.starts_at) for pool in self.world.cloud),
+            local=tuple(self._local),
+            cloud=tuple(self._cloud),
+            queue=tuple(pending),
+            endings=tuple(self._foreseen(at)) if pending else (),
+            last_out=dict(self._last_out),
+            last_in=dict(self._last_in),
+        )
+
+    def _foreseen(self, now: float) -> Iterator[Ending]:
+        """The ends that the rule looks at."""
+        del self._endings[: bisect_left(self._endings, now, key=lambda ending: ending[0])]
+        for at, job, serial in self._endings:
+            if at > now + self._within:
+                return
+            if job.serial == serial and job.pool is not None:
+                yield Ending(
+                    at=self.world.moment(at), place=job.pool.key, gpus_per_node=job.gpus_per_node, nodes=job.pods
+                )
+
+    def _measure(self, at: float) -> None:
+        now = self.world.moment(at)
+        jobs = gpus = 0
+        for job in self.waiting:
+            jobs, gpus = jobs + 1, gpus + job.gpus
+        for points, pools in ((self._local, self.world.local), (self._cloud, self.world.cloud)):
+            ready = sum((len(pool.nodes) - pool.booting) * pool.gpus_per_node for pool in pools)
+            used = sum(pool.used for pool in pools)
+            points.append(UsePoint(at=now, gpus=ready, used_gpus=used, queued_jobs=jobs, pending_gpus=gpus))
+            while now - points[0].at > _MEASURED:
+                points.popleft()
