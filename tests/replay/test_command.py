@@ -46,7 +46,7 @@ def test_a_comparison_is_printed_and_written_and_is_the_same_again(
     said = capsys.readouterr().out
     assert "least without waits and moves" in said
     assert "datasets and spot are not replayed" in said
-    assert "nor are forecasts" in said
+    assert "nor are people's orders" in said
 
 
 def test_a_policy_file_is_named_by_its_name(trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -60,20 +59,41 @@ class JobTable:
             (job for job in records if job.gpus > 0 and (job.ended_at is None or job.ended_at >= job.submitted_at)),
             key=lambda job: job.submitted_at,
         )
-        gpus = np.array([job.gpus for job in kept], float)
-        kinds = np.searchsorted(GPU_CLASSES, gpus, side="right").tolist()
-        keys = list(zip(kinds, _apart([job.department or "" for job in kept]), strict=True))
-        groups = sorted(set(keys))
-        numbers = {key: number for number, key in enumerate(groups)}
-        submitted = np.array([seconds(job.submitted_at) for job in kept], float)
-        return cls(
-            submitted=submitted,
+        names, departments = np.unique([job.department or "" for job in kept], return_inverse=True)
+        return cls.of_columns(
+            submitted=np.array([seconds(job.submitted_at) for job in kept], float),
             began=np.array([seconds(job.started_at or job.submitted_at) for job in kept], float),
             ended=np.array([np.inf if job.ended_at is None else seconds(job.ended_at) for job in kept], float),
+            gpus=np.array([job.gpus for job in kept], float),
+            departments=departments,
+            names=names.tolist(),
+        )
+
+    @classmethod
+    def of_columns(
+        cls,
+        *,
+        submitted: Floats,
+        began: Floats,
+        ended: Floats,
+        gpus: Floats,
+        departments: Integers,
+        names: Sequence[str],
+    ) -> JobTable:
+        """Jobs in the order in which they asked, ``departments`` as positions in ``names``, which rise strictly."""
+        some = _apart(departments, names)
+        kind = np.searchsorted(GPU_CLASSES, gpus, side="right") * (len(names) + 1) + some
+        there = np.bincount(kind) > 0
+        keys, group = np.flatnonzero(there), (np.cumsum(there) - 1)[kind]
+        called = ("", *names)
+        return cls(
+            submitted=submitted,
+            began=began,
+            ended=ended,
             gpus=gpus,
-            group=np.array([numbers[key] for key in keys], np.int64),
-            groups=tuple(groups),
-            since=float(submitted[0]) if kept else np.inf,
+            group=group,
+            groups=tuple((key // len(called), called[key % len(called)]) for key in keys.tolist()),
+            since=float(submitted[0]) if len(submitted) else np.inf,
         )
 
     def known_at(self, moment: float) -> JobTable:
@@ -192,8 +212,11 @@ def rounded(history: History, wanted: Floats, quantiles: Sequence[float], *, mod
     )
 
 
-def _apart(departments: Sequence[str]) -> list[str]:
-    """Each one, or an empty name in the place of those with few jobs."""
-    counts = Counter(filter(None, departments))
-    most = set(sorted(counts, key=lambda name: (-counts[name], name))[:DEPARTMENTS_APART])
-    return [name if name in most else "" for name in departments]
+def _apart(departments: Integers, names: Sequence[str]) -> Integers:
+    """Where each one's name is, counted from 1; 0 for those with few jobs, and for jobs of none."""
+    counts = np.bincount(departments, minlength=len(names))
+    most = [at for at in np.argsort(-counts, kind="stable").tolist() if names[at] and counts[at]][:DEPARTMENTS_APART]
+    place = np.zeros(len(names), np.int64)
+    place[most] = np.array(most, np.int64) + 1
+    found: Integers = place[departments]
+    return found

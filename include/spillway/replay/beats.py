@@ -7,7 +7,8 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 
-from spillway.model import Ending, PendingJob, PoolTarget, ScalingSnapshot, UsePoint
+from spillway.model import Ending, PendingJob, PoolTarget, ScalingSnapshot, Source, UsePoint
+from spillway.replay.foreseeing import Foreseeing
 from spillway.replay.jobs import Job
 from spillway.replay.pools import Pool
 from spillway.replay.waiting import Waiting
@@ -21,11 +22,13 @@ _MEASURED = timedelta(hours=1)
 class Scaler:
     """The live plan, with what it is told of the past: how busy both sides were, and when pools grew and shrank.
 
-    ``measures``: its rules look at how busy they are, so that it has to look even while nothing happens.
+    ``measures``: its rules look at how busy they are, so that it has to look even while nothing happens. ``woken``:
+    something else may be foreseen than when it looked last.
     """
 
-    def __init__(self, world: World, waiting: Waiting, rules: ScalingRules) -> None:
-        self.world, self.waiting, self.rules = world, waiting, rules
+    def __init__(self, world: World, waiting: Waiting, rules: ScalingRules, foreseeing: Foreseeing | None) -> None:
+        self.world, self.waiting, self.rules, self.foreseeing = world, waiting, rules, foreseeing
+        self.woken = False
         self.measures = not isinstance(rules.reactive, QueueRule)
         self._within = rules.reactive.within.total_seconds() if isinstance(rules.reactive, QueueRule) else 0.0
         self._local = deque[UsePoint]()
@@ -36,9 +39,14 @@ class Scaler:
 
     def plan(self, at: float) -> Sequence[PoolTarget]:
         """How many nodes each pool of a cloud is to have."""
-        if self.measures:
-            self._measure(at)
-        return plan_scaling(self._snapshot(at), {}, self.rules)
+        if self.foreseeing is None:
+            if self.measures:
+                self._measure(at)
+            return plan_scaling(self._snapshot(at), {}, self.rules)
+        self._measure(at)
+        targets = plan_scaling(self._snapshot(at), self.foreseeing.at(at), self.rules)
+        self.woken = any(_wants_more(target) for target in targets)
+        return targets
 
     def changed(self, pool: Pool, grew: bool, at: float) -> None:
         """The pool has as many nodes as were wanted."""
@@ -84,5 +92,10 @@ class Scaler:
             ready = sum((len(pool.nodes) - pool.booting) * pool.gpus_per_node for pool in pools)
             used = sum(pool.used for pool in pools)
             points.append(UsePoint(at=now, gpus=ready, used_gpus=used, queued_jobs=jobs, pending_gpus=gpus))
-            while now - points[0].at > _MEASURED:
+            while now - points[0].at > (_MEASURED if self.measures else timedelta()):
                 points.popleft()
+
+
+def _wants_more(target: PoolTarget) -> bool:
+    """Whether more was foreseen for the pool than it gets now, as while it cools down."""
+    return any(wish.source is Source.FORECAST and wish.nodes > target.nodes for wish in target.contributions)

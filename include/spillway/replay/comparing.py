@@ -153,7 +153,7 @@ def comparison(
         notes=(
             *notes,
             "quotas, budgets, rights to clouds, datasets and spot are not replayed: every job may use everything; nor "
-            "are forecasts, people's orders and nodes that fail",
+            "are people's orders and nodes that fail",
         ),
     )
 

@@ -16,6 +16,7 @@ from spillway.model import Cluster, JobRecord, PlacementPolicy, PoolTarget
 from spillway.replay.beats import Scaler
 from spillway.replay.bought import Bought
 from spillway.replay.decisions import Decisions
+from spillway.replay.foreseeing import Foreseeing
 from spillway.replay.jobs import Job, jobs_of
 from spillway.replay.metrics import ReplayResult
 from spillway.replay.pools import Node, Pool
@@ -77,7 +78,9 @@ class _Replay:
         self.jobs = jobs_of(records, policy.placement)
         self.decisions = Decisions(self.world, policy.placement)
         self.waiting = Waiting(self.world, self.decisions)
-        self.scaler = Scaler(self.world, self.waiting, policy.scaling)
+        rule, zone = policy.scaling.forecast, policy.placement.time_zone
+        self.foreseeing = None if rule is None else Foreseeing(rule, records, time_zone=zone)
+        self.scaler = Scaler(self.world, self.waiting, policy.scaling, self.foreseeing)
         self.bought = Bought(self.world, self.decisions, policy.scaling.returning, conditions.move)
         self.recording = Recording(self.world)
         self.events: list[tuple[float, int, Callable[[], None]]] = []
@@ -86,6 +89,8 @@ class _Replay:
         self.beat_at: float | None = None
         self.ended = 0
         self.tick = conditions.tick.total_seconds()
+        if self.foreseeing is not None:
+            self._at(self.foreseeing.changes_after(0.0), self._wake)
 
     def carry_out(self) -> None:
         arrivals = iter(self.jobs)
@@ -110,7 +115,8 @@ class _Replay:
 
     def _goes_on(self) -> bool:
         """Whether more than beats is to come, such as the end of a job, or something has happened lately."""
-        return len(self.events) > (self.beat_at is not None) or self.now - self.stirred < _STILL
+        by_the_clock = (self.beat_at is not None) + (self.foreseeing is not None)
+        return len(self.events) > by_the_clock or self.now - self.stirred < _STILL
 
     def _at(self, moment: float, happen: Callable[[], None]) -> None:
         self.serial += 1
@@ -118,7 +124,7 @@ class _Replay:
 
     def _awaits_beat(self) -> bool:
         """Whether there is anything to look at with the next one."""
-        if self.waiting or self.scaler.measures or any(pool.idle for pool in self.world.cloud):
+        if self.waiting or self.scaler.measures or self.scaler.woken or any(pool.idle for pool in self.world.cloud):
             return True
         return self.bought.may_return
 
@@ -128,9 +134,17 @@ class _Replay:
         if not self.decisions.possible(job, held, self.now):
             self.ended += 1
             return
+        if self.foreseeing is not None:
+            self.foreseeing.asked(job)
         if held:
             self._at(job.hold_until or 0.0, partial(self._open, job))
         self.waiting.add(job, held)
+
+    def _wake(self) -> None:
+        """Something else is foreseen from now on, so the scaler looks even where nothing happens."""
+        assert self.foreseeing is not None
+        self.scaler.woken = True
+        self._at(self.foreseeing.changes_after(self.now), self._wake)
 
     def _open(self, job: Job) -> None:
         """It has waited for on-premises long enough."""

@@ -5,16 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 from itertools import dropwhile, takewhile
-from math import ceil
 
 from spillway.model import DemandSeries, Forecast
 from spillway.runs.services import Services
 from spillway.scaling.ahead import EVERYWHERE
-
-LOOKED_AT = timedelta(days=42)
-"""So much of the past is learned from, and chosen by."""
-LEAST = timedelta(days=1)
-"""Of less than that nothing is foreseen: nodes then come for what waits alone."""
 
 
 def forecasts(services: Services, now: datetime) -> Mapping[tuple[str, str], Forecast]:
@@ -26,16 +20,14 @@ def forecasts(services: Services, now: datetime) -> Mapping[tuple[str, str], For
     rule = services.configuration.scaling.forecast
     if rule is None:
         return {}
-    series = _known(services, services.ledger.demand(now - LOOKED_AT, now))
-    if len(series.gpus) * series.step < LEAST or series.gpus[-1] is None:
-        return {}
     from spillway.forecast.base import LOOKS_BACK, History
-    from spillway.forecast.choosing import fit
+    from spillway.scaling.foresight import LOOKED_AT, foreseen_by, learned
 
+    series = _known(services, services.ledger.demand(now - LOOKED_AT, now))
     jobs = services.ledger.demanding_jobs(series.starts_at - timedelta(seconds=LOOKS_BACK), now)
     history = History.of(series, jobs, time_zone=services.configuration.policy.time_zone)
-    steps = ceil(rule.ahead / series.step) + 1  # from the last whole hour on
-    return {EVERYWHERE: fit(history, steps).predict(history, steps, (0.5, rule.quantile))}
+    forecast = foreseen_by(rule, history, learned(rule, history))
+    return {} if forecast is None else {EVERYWHERE: forecast}
 
 
 def _known(services: Services, series: DemandSeries) -> DemandSeries:
