@@ -11,7 +11,7 @@ import yaml
 from sqlalchemy import select
 
 from spillway.errors import PoolRefused, ScalerBusy, SpillwayError, TurnLost
-from spillway.ledger.schema import scaling_turn
+from spillway.ledger.scaling_tables import scaling_turn
 from spillway.model import NoticeTarget, PlacementDecision, PoolTarget, PoolUse, ScalingAlert, ScalingChange
 from spillway.runs.notices import Message, deliver_notices
 from spillway.runs.scaling import TURN, Scaled, look, scale

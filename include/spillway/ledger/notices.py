@@ -15,7 +15,8 @@ from sqlalchemy import Connection, RowMapping, Select, insert, select, update
 from spillway.budget import crossed, projected
 from spillway.ledger.budgeting import read_states
 from spillway.ledger.connection import Database
-from spillway.ledger.schema import attempts, crossings, late_runs, notices, runs, scaling_alerts
+from spillway.ledger.scaling_tables import scaling_alerts
+from spillway.ledger.schema import attempts, crossings, late_runs, notices, runs
 from spillway.model import BudgetState, Crossing, JobSpec, LateRun, Notice, Outcome, PlacementPolicy, ScalingAlert
 from spillway.months import month_of
 

@@ -11,7 +11,7 @@ from sqlalchemy import Connection, RowMapping, Select, delete, func, insert, sel
 
 from spillway.errors import ConfigError, Missing, ScalerBusy, TurnLost
 from spillway.ledger.connection import Database, shared_time
-from spillway.ledger.schema import scaling_changes, scaling_orders, scaling_turn
+from spillway.ledger.scaling_tables import scaling_changes, scaling_orders, scaling_turn
 from spillway.model import ManualOrder, PoolTarget, ScalingChange
 
 

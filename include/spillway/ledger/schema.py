@@ -29,11 +29,9 @@ from spillway.model import (
     JobSpec,
     MoveEstimate,
     MoveState,
-    OrderKind,
     Outcome,
     PlacementDecision,
     PlacementPolicy,
-    PoolTarget,
     Snapshot,
     Tier,
     VerdictKind,
@@ -238,62 +236,6 @@ notices = Table(
         name="notices_of_one_thing",
     ),
 )
-
-scaling_orders = Table(
-    "scaling_orders",
-    metadata,
-    Column("order", String(63), primary_key=True),
-    Column("kind", Word(OrderKind), nullable=False),
-    Column("cluster", Text, nullable=False),
-    Column("pool", Text, nullable=False),
-    Column("nodes", Integer, nullable=False),
-    Column("base_nodes", Integer, nullable=False),
-    Column("ordered_at", Moment, nullable=False),
-    Column("ordered_by", Text, nullable=False),
-    Column("until", Moment, nullable=False),
-    Column("ready_by", Moment),
-    Column("remove", JSON, nullable=False),
-    Column("ready_at", Moment),
-    Column("withdrawn_at", Moment),
-)
-
-scaling_changes = Table(
-    "scaling_changes",
-    metadata,
-    Column("number", Integer, primary_key=True),
-    Column("cluster", Text, nullable=False),
-    Column("pool", Text, nullable=False),
-    Column("before", Integer, nullable=False),
-    Column("target", Value(PoolTarget), nullable=False),
-    Column("decided_at", Moment, nullable=False),
-    Column("actor", Text, nullable=False),
-    Column("tries", Integer, nullable=False),
-    Column("asked_at", Moment),
-    Column("problem", Text),
-    Column("reached_at", Moment),
-    Index("scaling_changes_of_pool", "cluster", "pool", "number"),
-)
-"""Every change that the scaler made or tried: on record before a provider is asked."""
-
-scaling_alerts = Table(
-    "scaling_alerts",
-    metadata,
-    Column("alert", String(200), primary_key=True),
-    Column("cluster", Text, nullable=False),
-    Column("pool", Text, nullable=False),
-    Column("title", Text, nullable=False),
-    Column("text", Text, nullable=False),
-    Column("seen_at", Moment, nullable=False),
-)
-
-scaling_turn = Table(
-    "scaling_turn",
-    metadata,
-    Column("holder", Text, primary_key=True),
-    Column("began_at", Moment, nullable=False),
-    Column("until", Moment, nullable=False),
-)
-"""Whose turn it is to scale: at most one row that is not over."""
 
 cool_downs = Table(
     "cool_downs",
