@@ -18,6 +18,7 @@ from typing import Any
 from spillway.model import Candidate, JobSpec, OpenAttempt, PreemptionPlan, Reservation, SiteKind, Snapshot, Victim
 from spillway.placement.capacity import need_of
 from spillway.placement.context import Context
+from spillway.placement.fewest import fewest
 from spillway.placement.filters import too_old
 from spillway.placement.rules import FILTERS, passes
 from spillway.quota import gpus_kept
@@ -51,10 +52,6 @@ class _Giver:
         return self.lost, self.seconds, self.label
 
 
-Enough = Callable[[Sequence[_Giver]], bool]
-"""Whether it is enough that these end."""
-
-
 def plan_preemption(job: JobSpec, context: Context, preference: Preference) -> PreemptionPlan | None:
     """Whose end brings the job which place; None where the policy lets nobody give way, or the run is moved.
 
@@ -68,7 +65,7 @@ def plan_preemption(job: JobSpec, context: Context, preference: Preference) -> P
     for estimate, place, order in _places(job, givers, context, preference):
         if best is not None and best[0] <= estimate:
             break
-        victims = _victims(order, lambda ended, place=place: _fits(job, place, ended, context))  # type: ignore[misc]
+        victims = fewest(order, lambda ended, place=place: _fits(job, place, ended, context))  # type: ignore[misc]
         if victims and (best is None or _lost(victims) < best[0]):
             best = _lost(victims), place, victims
     chosen = best[2] if best else ()
@@ -97,7 +94,7 @@ def still_needed(job: JobSpec, place: Candidate, asked: Sequence[str], context: 
         return None
     may = {giver.label: giver for giver in _asked(job, context)[0]}
     order = tuple(_what_may_end((may[label] for label in asked if label in may), context))
-    victims = _victims(order, lambda ended: _fits(job, place, ended, context))
+    victims = fewest(order, lambda ended: _fits(job, place, ended, context))
     return None if victims is None else tuple(victim.label for victim in victims)
 
 
@@ -218,7 +215,7 @@ def _nearest(
     by_label, nodes = {giver.label: giver for giver in givers}, []
     for node in use.usable(place.pool):
         there = (by_label[label] for label in use.attempts_on(node) if label in by_label)
-        freed = _victims(
+        freed = fewest(
             sorted(there, key=lambda giver: giver.cost),
             lambda ended, node=node: use.left(node, _labels(ended)).times(pod) > 0,  # type: ignore[misc]
         )
@@ -246,32 +243,6 @@ def _what_may_end(order: Iterable[_Giver], context: Context) -> Iterator[_Giver]
         beyond[giver.kind][giver.department] = held - giver.gpus
         lent[giver.kind] -= min(giver.gpus, max(Decimal(0), held))
         yield giver
-
-
-def _victims(order: Sequence[_Giver], enough: Enough) -> Sequence[_Giver] | None:
-    """Those of them that are enough and all needed, the later ones spared first; None where all are not enough."""
-    if not enough(order):
-        return None
-    kept = [] if enough([]) else _needed([], order, enough)
-    if not enough(kept):  # more room is not always better where promised pods are packed first fit
-        kept = list(order)
-    while spare := [one for one in reversed(kept) if enough([other for other in kept if other is not one])]:
-        kept.remove(spare[0])
-    return kept
-
-
-def _needed(sure: list[_Giver], among: Sequence[_Giver], enough: Enough) -> list[_Giver]:
-    """Those whose end is needed beside the sure ones, which are not enough: whole halves are spared where they can be.
-
-    Source: Junker, QuickXplain: Preferred Explanations and Relaxations for Over-Constrained Problems, AAAI 2004.
-    """
-    if len(among) == 1:
-        return list(among)
-    half = len(among) // 2
-    cheap, dear = list(among[:half]), among[half:]
-    later = [] if enough([*sure, *cheap]) else _needed([*sure, *cheap], dear, enough)
-    first = [] if later and enough([*sure, *later]) else _needed([*sure, *later], cheap, enough)
-    return [*first, *later]
 
 
 def _fits(job: JobSpec, place: Candidate, ended: Sequence[_Giver], context: Context) -> bool:
