@@ -10,23 +10,20 @@ later, and bookings are corrected. Dry run logs only.
 from __future__ import annotations
 
 import logging
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 from airflow.sdk import Param, dag, get_current_context, task
 
 from spillway_airflow import costs
+from spillway_airflow.heads import dry_run, routine
 
 log = logging.getLogger(__name__)
 
 
 @dag(
     schedule="40 5 * * *",
-    start_date=datetime(2026, 1, 1, tzinfo=UTC),
-    catchup=False,
-    max_active_runs=1,
     doc_md=__doc__,
     tags=["spillway", "cost"],
-    default_args={"owner": "ml-platform", "retries": 2, "retry_delay": timedelta(minutes=5)},
     params={
         "month": Param(
             None,
@@ -35,8 +32,9 @@ log = logging.getLogger(__name__)
             description="Such as 2026-03; empty for the month of yesterday.",
             pattern=r"^\d{4}-\d{2}$",
         ),
-        "dry_run": Param(False, type="boolean", title="Dry run", description="Log the report, write no file."),
+        **dry_run("Log the report, write no file."),
     },
+    **routine(retries=2, retry_delay=timedelta(minutes=5)),
 )
 def cost_report() -> None:
     @task

@@ -20,6 +20,7 @@ from datetime import UTC, datetime, timedelta
 from airflow.sdk import Param, PokeReturnValue, dag, get_current_context, task
 
 from spillway_airflow import routines
+from spillway_airflow.heads import dry_run
 
 log = logging.getLogger(__name__)
 
@@ -41,7 +42,7 @@ log = logging.getLogger(__name__)
             0, type="integer", title="Wait for checkpoint", description="Minutes at most; 0 drains at once.", minimum=0
         ),
         "as_advised": Param(False, type="boolean", title="As advised", description="Stay or wait where it says so."),
-        "dry_run": Param(False, type="boolean", title="Dry run", description="Show estimate and advice only."),
+        **dry_run("Show estimate and advice only."),
     },
 )
 def migrate_job() -> None:

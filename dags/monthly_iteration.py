@@ -14,8 +14,9 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from airflow.sdk import Param, dag
+from airflow.sdk import dag
 
+from spillway_airflow.heads import training_parameters
 from spillway_airflow.sensors.window import WindowSensor
 from spillway_airflow.timetables import LastWeekOfMonth
 from spillway_airflow.training_job import RETRYING, training_job
@@ -31,27 +32,7 @@ WINDOW = "{{{{ ti.xcom_pull(task_ids='window')['{}'] }}}}"
     doc_md=__doc__,
     tags=["spillway", "training", "monthly"],
     default_args={"owner": "ml-platform"},
-    params={
-        "job": Param(
-            "digits",
-            type="string",
-            title="Job",
-            description="Name of a job file in include/jobs, with or without .yaml.",
-            minLength=1,
-            maxLength=100,
-        ),
-        "dry_run": Param(
-            False, type="boolean", title="Dry run", description="Show what would happen and change nothing."
-        ),
-        "poll_seconds": Param(
-            10,
-            type="integer",
-            title="Poll interval",
-            description="Seconds between looks at the pod, and at the run that this one waits for.",
-            minimum=1,
-            maximum=60,
-        ),
-    },
+    params=training_parameters(),
 )
 def monthly_iteration() -> None:
     window = WindowSensor(task_id="window", poll_seconds="{{ params.poll_seconds }}", **RETRYING)

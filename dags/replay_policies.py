@@ -9,27 +9,25 @@ figures. With less than a week of jobs it says so and is done. Dry run logs only
 from __future__ import annotations
 
 import logging
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 from airflow.sdk import Param, dag, get_current_context, task
 
 from spillway_airflow import policies
+from spillway_airflow.heads import dry_run, routine
 
 log = logging.getLogger(__name__)
 
 
 @dag(
     schedule="50 2 * * 0",
-    start_date=datetime(2026, 1, 1, tzinfo=UTC),
-    catchup=False,
-    max_active_runs=1,
     doc_md=__doc__,
     tags=["spillway", "policy"],
-    default_args={"owner": "ml-platform", "retries": 2, "retry_delay": timedelta(minutes=5)},
     params={
         "days": Param(56, type="integer", minimum=7, maximum=400, title="Days", description="Of the newest jobs."),
-        "dry_run": Param(False, type="boolean", title="Dry run", description="Log the comparison, write no file."),
+        **dry_run("Log the comparison, write no file."),
     },
+    **routine(retries=2, retry_delay=timedelta(minutes=5)),
 )
 def replay_policies() -> None:
     @task

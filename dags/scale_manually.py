@@ -21,6 +21,7 @@ from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOpe
 from airflow.sdk import Param, PokeReturnValue, dag, get_current_context, task
 
 from spillway_airflow import scaling
+from spillway_airflow.heads import dry_run
 
 log = logging.getLogger(__name__)
 PLAN = "{{ ti.xcom_pull(task_ids='plan')['text'] }}"
@@ -39,7 +40,7 @@ PLAN = "{{ ti.xcom_pull(task_ids='plan')['text'] }}"
         "action": Param("add", type="string", title="Action", enum=["add", "shrink"]),
         "nodes": Param(1, type="integer", title="Nodes", description="So many more, or down to so many.", minimum=0),
         "hours": Param(4, type="integer", title="Hours", description="How long the order holds.", minimum=1),
-        "dry_run": Param(False, type="boolean", title="Dry run", description="Show the plan only."),
+        **dry_run("Show the plan only."),
     },
 )
 def scale_manually() -> None:

@@ -11,24 +11,22 @@ Dry run shows what would be done, and why.
 from __future__ import annotations
 
 import logging
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
-from airflow.sdk import Param, dag, get_current_context, task
+from airflow.sdk import dag, get_current_context, task
 
 from spillway_airflow import scaling
+from spillway_airflow.heads import dry_run, routine
 
 log = logging.getLogger(__name__)
 
 
 @dag(
     schedule="* * * * *",
-    start_date=datetime(2026, 1, 1, tzinfo=UTC),
-    catchup=False,
-    max_active_runs=1,
     doc_md=__doc__,
     tags=["spillway", "scaling"],
-    default_args={"owner": "ml-platform", "retries": 1, "retry_delay": timedelta(seconds=20)},
-    params={"dry_run": Param(False, type="boolean", title="Dry run", description="Show the plan, change nothing.")},
+    params=dry_run("Show the plan, change nothing."),
+    **routine(retries=1, retry_delay=timedelta(seconds=20)),
 )
 def scale_node_pools() -> None:
     @task

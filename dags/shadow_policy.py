@@ -9,24 +9,22 @@ costs then. Nothing is changed, and no cluster is asked. Where `SPILLWAY_REPORTS
 from __future__ import annotations
 
 import logging
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
-from airflow.sdk import Param, dag, get_current_context, task
+from airflow.sdk import dag, get_current_context, task
 
 from spillway_airflow import policies
+from spillway_airflow.heads import dry_run, routine
 
 log = logging.getLogger(__name__)
 
 
 @dag(
     schedule="20 0 * * *",
-    start_date=datetime(2026, 1, 1, tzinfo=UTC),
-    catchup=False,
-    max_active_runs=1,
     doc_md=__doc__,
     tags=["spillway", "policy"],
-    default_args={"owner": "ml-platform", "retries": 2, "retry_delay": timedelta(minutes=5)},
-    params={"dry_run": Param(False, type="boolean", title="Dry run", description="Log the report, write no file.")},
+    params=dry_run("Log the report, write no file."),
+    **routine(retries=2, retry_delay=timedelta(minutes=5)),
 )
 def shadow_policy() -> None:
     @task

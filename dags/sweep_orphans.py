@@ -10,24 +10,22 @@ may not be read from there any more. Dry run only lists all this.
 from __future__ import annotations
 
 import logging
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
-from airflow.sdk import Param, dag, get_current_context, task
+from airflow.sdk import dag, get_current_context, task
 
 from spillway_airflow import routines
+from spillway_airflow.heads import dry_run, routine
 
 log = logging.getLogger(__name__)
 
 
 @dag(
     schedule="*/10 * * * *",
-    start_date=datetime(2026, 1, 1, tzinfo=UTC),
-    catchup=False,
-    max_active_runs=1,
     doc_md=__doc__,
     tags=["spillway", "operation"],
-    default_args={"owner": "ml-platform", "retries": 1, "retry_delay": timedelta(seconds=30)},
-    params={"dry_run": Param(False, type="boolean", title="Dry run", description="List only, change nothing.")},
+    params=dry_run("List only, change nothing."),
+    **routine(retries=1, retry_delay=timedelta(seconds=30)),
 )
 def sweep_orphans() -> None:
     @task

@@ -8,7 +8,7 @@ A task `sync` does a small sync by itself. A large one it plans, tasks `copy` sh
 from __future__ import annotations
 
 import logging
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 from airflow.sdk import Param, dag, get_current_context, task
@@ -17,6 +17,7 @@ from airflow.sdk.exceptions import AirflowFailException
 from spillway.ledger import TransferKind
 from spillway_airflow import routines
 from spillway_airflow.assets import SYNCED
+from spillway_airflow.heads import dry_run, routine
 from spillway_airflow.link_pool import link_group, links
 
 log = logging.getLogger(__name__)
@@ -24,17 +25,14 @@ log = logging.getLogger(__name__)
 
 @dag(
     schedule="27 * * * *",
-    start_date=datetime(2026, 1, 1, tzinfo=UTC),
-    catchup=False,
-    max_active_runs=1,
     doc_md=__doc__,
     tags=["spillway", "movement"],
-    default_args={"owner": "ml-platform", "retries": 2, "retry_delay": timedelta(seconds=30)},
     params={
-        "dry_run": Param(False, type="boolean", title="Dry run", description="Show what would move."),
+        **dry_run("Show what would move."),
         "verify": Param(False, type="boolean", title="Verify", description="List and compare both sides."),
         "workers": Param(4, type="integer", minimum=1, title="Workers", description="Most tasks for one sync."),
     },
+    **routine(retries=2, retry_delay=timedelta(seconds=30)),
 )
 def sync_datasets() -> None:
     @task

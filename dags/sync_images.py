@@ -8,12 +8,13 @@ and never before its image is there. A repository with a tag that could not be m
 from __future__ import annotations
 
 import logging
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 from airflow.sdk import Param, dag, get_current_context, task
 
 from spillway.ledger import TransferKind
 from spillway_airflow import routines
+from spillway_airflow.heads import dry_run, routine
 from spillway_airflow.link_pool import link_group, links
 
 log = logging.getLogger(__name__)
@@ -21,14 +22,10 @@ log = logging.getLogger(__name__)
 
 @dag(
     schedule="17 * * * *",
-    start_date=datetime(2026, 1, 1, tzinfo=UTC),
-    catchup=False,
-    max_active_runs=1,
     doc_md=__doc__,
     tags=["spillway", "movement"],
-    default_args={"owner": "ml-platform", "retries": 2, "retry_delay": timedelta(seconds=30)},
     params={
-        "dry_run": Param(False, type="boolean", title="Dry run", description="Show what would move."),
+        **dry_run("Show what would move."),
         "verify": Param(
             False,
             type="boolean",
@@ -36,6 +33,7 @@ log = logging.getLogger(__name__)
             description="Look below every tag of a repository for layers that its site has lost.",
         ),
     },
+    **routine(retries=2, retry_delay=timedelta(seconds=30)),
 )
 def sync_images() -> None:
     @task

@@ -13,8 +13,9 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from airflow.sdk import Param, dag
+from airflow.sdk import dag
 
+from spillway_airflow.heads import training_parameters
 from spillway_airflow.training_job import training_job
 
 
@@ -28,27 +29,7 @@ from spillway_airflow.training_job import training_job
     doc_md=__doc__,
     tags=["spillway", "training"],
     default_args={"owner": "ml-platform"},
-    params={
-        "job": Param(
-            "digits",
-            type="string",
-            title="Job",
-            description="Name of a job file in include/jobs, with or without .yaml.",
-            minLength=1,
-            maxLength=100,
-        ),
-        "dry_run": Param(
-            False, type="boolean", title="Dry run", description="Show what would happen and change nothing."
-        ),
-        "poll_seconds": Param(
-            10,
-            type="integer",
-            title="Poll interval",
-            description="Seconds between looks at the pod.",
-            minimum=1,
-            maximum=60,
-        ),
-    },
+    params=training_parameters(),
 )
 def train() -> None:
     training_job("{{ params.job }}", dry_run_only="{{ params.dry_run }}", poll_seconds="{{ params.poll_seconds }}")

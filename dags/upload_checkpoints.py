@@ -12,13 +12,14 @@ Dry run logs what would be copied and deleted.
 from __future__ import annotations
 
 import logging
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
-from airflow.sdk import AssetOrTimeSchedule, CronTriggerTimetable, Param, dag, get_current_context, task
+from airflow.sdk import AssetOrTimeSchedule, CronTriggerTimetable, dag, get_current_context, task
 
 from spillway.ledger import TransferKind
 from spillway_airflow import routines
 from spillway_airflow.assets import CHECKPOINTS, REPLICATED
+from spillway_airflow.heads import dry_run, routine
 from spillway_airflow.link_pool import link_group, links
 
 log = logging.getLogger(__name__)
@@ -26,13 +27,10 @@ log = logging.getLogger(__name__)
 
 @dag(
     schedule=AssetOrTimeSchedule(timetable=CronTriggerTimetable("*/5 * * * *", timezone="UTC"), assets=[CHECKPOINTS]),
-    start_date=datetime(2026, 1, 1, tzinfo=UTC),
-    catchup=False,
-    max_active_runs=1,
     doc_md=__doc__,
     tags=["spillway", "movement"],
-    default_args={"owner": "ml-platform", "retries": 2, "retry_delay": timedelta(seconds=30)},
-    params={"dry_run": Param(False, type="boolean", title="Dry run", description="Log only, copy and delete nothing.")},
+    params=dry_run("Log only, copy and delete nothing."),
+    **routine(retries=2, retry_delay=timedelta(seconds=30)),
 )
 def upload_checkpoints() -> None:
     @task(outlets=[REPLICATED])

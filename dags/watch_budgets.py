@@ -9,24 +9,22 @@ delivered fails this task and is tried again by the next run. Dry run shows who 
 from __future__ import annotations
 
 import logging
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
-from airflow.sdk import Param, dag, get_current_context, task
+from airflow.sdk import dag, get_current_context, task
 
 from spillway_airflow import costs
+from spillway_airflow.heads import dry_run, routine
 
 log = logging.getLogger(__name__)
 
 
 @dag(
     schedule="*/10 * * * *",
-    start_date=datetime(2026, 1, 1, tzinfo=UTC),
-    catchup=False,
-    max_active_runs=1,
     doc_md=__doc__,
     tags=["spillway", "cost"],
-    default_args={"owner": "ml-platform", "retries": 1, "retry_delay": timedelta(minutes=1)},
-    params={"dry_run": Param(False, type="boolean", title="Dry run", description="Show only, tell nobody.")},
+    params=dry_run("Show only, tell nobody."),
+    **routine(retries=1, retry_delay=timedelta(minutes=1)),
 )
 def watch_budgets() -> None:
     @task

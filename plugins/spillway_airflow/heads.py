@@ -1,0 +1,46 @@
+"""What the heads of several DAG files have in common."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from airflow.sdk import Param
+
+
+def routine(*, retries: int, retry_delay: timedelta) -> dict[str, Any]:
+    """Arguments of ``dag`` for work by the clock: one run at a time, and none for the past."""
+    return {
+        "start_date": datetime(2026, 1, 1, tzinfo=UTC),
+        "catchup": False,
+        "max_active_runs": 1,
+        "default_args": {"owner": "ml-platform", "retries": retries, "retry_delay": retry_delay},
+    }
+
+
+def dry_run(description: str) -> dict[str, Param]:
+    """The parameter ``dry_run``, which is off unless somebody asks for it."""
+    return {"dry_run": Param(False, type="boolean", title="Dry run", description=description)}
+
+
+def training_parameters() -> dict[str, Param]:
+    """Of a DAG that trains: ``job``, ``dry_run`` and ``poll_seconds``."""
+    return {
+        "job": Param(
+            "digits",
+            type="string",
+            title="Job",
+            description="Name of a job file in include/jobs, with or without .yaml.",
+            minLength=1,
+            maxLength=100,
+        ),
+        **dry_run("Show what would happen and change nothing."),
+        "poll_seconds": Param(
+            10,
+            type="integer",
+            title="Poll interval",
+            description="Seconds between looks at what the run waits for.",
+            minimum=1,
+            maximum=60,
+        ),
+    }
