@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from spillway.ledger import TransferKind, TransferOutcome
+from spillway.registries.digest import digest_of
 from spillway.runs.services import Services
 from spillway.testing.command_line import Spillway
 from spillway.testing.images import put_image
@@ -111,6 +112,19 @@ def test_one_repository_may_be_asked_for_and_a_second_run_moves_nothing(
     first, second = spillway("images", "sync", repository), spillway("images", "sync", repository, "cloud", "--verify")
     assert (first.code, second.code) == (0, 0)
     assert second.out == f"repository {repository} to cloud: 1 unchanged; 0 bytes\n"
+
+
+def test_a_layer_that_a_site_has_lost_is_looked_for_where_that_is_asked_for(
+    spillway: Spillway, services: Services, installation: Installation, declare: Callable[..., str]
+) -> None:
+    repository = declare()
+    put_image(services.site("onprem").registry, repository, "v1", layer=b"lost")
+    assert spillway("images", "sync", repository).code == 0
+    stored = installation.sandbox.state / "cloud/registry/images/docker/registry/v2/repositories" / repository
+    (stored / "_layers/sha256" / digest_of(b"lost").removeprefix("sha256:") / "link").unlink()
+    for words, said in (((), "1 unchanged; 0 bytes"), (("--verify",), "1 copied; 4 bytes")):
+        answer = spillway("images", "sync", repository, *words)
+        assert answer.out.endswith(f"repository {repository} to cloud: {said}\n")
 
 
 def test_more_tags_than_the_guard_allows_are_deleted_only_where_somebody_says_how_many(
