@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -11,10 +12,20 @@ from xml.etree import ElementTree
 import pytest
 
 from spillway.demand.chart import Point, chart, points
-from spillway.demand.figures import DemandFigures, latency
+from spillway.demand.figures import DemandFigures, Whose, latency
 from spillway.demand.render import aligned, cells, lasting, number, queue_cells, remarks, totals
 from spillway.ledger import Ledger, open_ledger
-from spillway.model import DeviceUse, JobDemand, JobUse, NodeSample, PodStart, PoolSample, Sample, SampleRetention
+from spillway.model import (
+    DeviceUse,
+    JobDemand,
+    JobUse,
+    NodeSample,
+    PodStart,
+    PoolSample,
+    Priority,
+    Sample,
+    SampleRetention,
+)
 from spillway.runs.demand_report import demand_chart, demand_now
 from spillway.testing.builders import NOW, cloud_cluster, onprem_cluster
 from spillway.testing.ledger_files import new_ledger
@@ -71,16 +82,41 @@ def test_each_pool_has_its_figures_and_their_age(ledger: Ledger) -> None:
     figures = demand_now(ledger, DECLARED, NOW)
     assert not figures.stale
     assert shown(figures) == [
-        "onprem | a100 | 20s ago | 32 | 20 | 71% (of 24) | 2 | 24 | 4 | n1 1m, n2 1m | 30s / 1m 30s",
-        "cloud | h100 | 20s ago | 8 | 0 | ? | 2 | 24 | 1 | - | -",
+        "onprem | a100 | 20s ago | 32 | 20 | 12 | 71% (of 24) | 2 | 24 | 4 | n1 1m, n2 1m | 30s / 1m 30s",
+        "cloud | h100 | 20s ago | 8 | 0 | 8 | ? | 2 | 24 | 1 | - | -",
     ]
     assert remarks(figures) == [totals(figures)] == ["in all 20 of 40 GPUs used, 24 waited for"]
     assert queue_cells(figures)[1:] == [
         ["llm", "research", "1", "16", "cloud/h100 or onprem/a100"],
         ["ocr", "production", "1", "8", "cloud/h100 or onprem/a100"],
     ]
-    theirs = demand_now(ledger, DECLARED, NOW, "production")
-    assert totals(theirs) == "in all 0 of 40 GPUs used by production, 8 waited for"
+
+
+def test_figures_may_be_asked_for_by_department_priority_and_business_scene(ledger: Ledger) -> None:
+    research = {"priority": Priority.RESEARCH, "business_scene": "reading"}
+    explores = {"priority": Priority.EXPLORATION, "business_scene": "defects"}
+    jobs = (
+        JobUse(job=None, department=None, gpus=4),
+        JobUse(job="llm", department="research", gpus=10, **research),
+        JobUse(job="try", department="research", gpus=6, **explores),
+    )
+    queue = (replace(waits("ocr", 8, "production"), **research), replace(waits("try", 2), **explores))
+    record(ledger, SECOND, onprem(jobs=jobs), cloud(), queue=queue)
+    for whose, told in {
+        Whose(): "20 of 40 GPUs used, 10 waited for",
+        Whose(department="production"): "0 of 40 GPUs used by jobs of production, 8 waited for",
+        Whose(priority=Priority.RESEARCH): "10 of 40 GPUs used by research jobs, 8 waited for",
+        Whose(business_scene="defects"): "6 of 40 GPUs used by jobs in the scene defects, 2 waited for",
+        Whose(department="research", priority=Priority.RESEARCH, business_scene="reading"): (
+            "10 of 40 GPUs used by research jobs of research in the scene reading, 0 waited for"
+        ),
+    }.items():
+        figures = demand_now(ledger, DECLARED, NOW, whose)
+        assert totals(figures) == f"in all {told}"
+        assert figures.pools[0].free_gpus == 12, "what no pod holds, whoever asks"
+        assert figures.business_scenes == ("defects", "reading")
+    assert [line[0] for line in queue_cells(figures)[1:]] == []
+    theirs = demand_now(ledger, DECLARED, NOW, Whose(department="production"))
     assert [line[0] for line in queue_cells(theirs)[1:]] == ["ocr"]
 
 
@@ -90,7 +126,7 @@ def test_a_cluster_that_fails_for_half_an_hour_keeps_its_figures_with_their_age_
     figures = demand_now(ledger, DECLARED, NOW)
     assert figures.stale
     assert [(pool.cluster, pool.stale) for pool in figures.pools] == [("onprem", False), ("cloud", True)]
-    assert shown(figures)[1].startswith("cloud | h100 | 30m ago, STALE | 8 | 4 | ? | ? | ? | 1 |")
+    assert shown(figures)[1].startswith("cloud | h100 | 30m ago, STALE | 8 | 4 | 4 | ? | ? | ? | 1 |")
     assert remarks(figures) == [
         "cloud/h100: as it was 30m ago: connection refused",
         "in all 24 of 40 GPUs used, 16 waited for (not of now: cloud/h100)",
@@ -104,7 +140,7 @@ def test_a_cluster_that_fails_for_half_an_hour_keeps_its_figures_with_their_age_
 def test_what_was_never_read_or_is_read_by_nobody_differs_from_what_is_empty(ledger: Ledger) -> None:
     nothing = demand_now(ledger, DECLARED, NOW)
     assert nothing.stale
-    assert shown(nothing)[0] == "onprem | a100 | never | ? | ? | ? | ? | ? | ? | ? | -"
+    assert shown(nothing)[0] == "onprem | a100 | never | ? | ? | ? | ? | ? | ? | ? | ? | -"
     assert remarks(nothing)[0] == (
         "onprem/a100: unknown: nobody takes samples: is `python -m spillway sample` running?"
     )

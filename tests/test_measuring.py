@@ -37,6 +37,8 @@ from spillway.testing.builders import (
 ONPREM = frozenset({("onprem", "a100")})
 BOTH = frozenset({("onprem", "a100"), ("cloud", "h100")})
 HOUR = timedelta(hours=1)
+OTHERS: dict[str, Any] = {"job": None, "department": None}
+OURS: dict[str, Any] = {"department": "research", "priority": job_spec().priority}
 
 
 def measured(
@@ -58,7 +60,7 @@ def run_of(job: JobSpec, state: AttemptState = AttemptState.LAUNCHED, **fields: 
 
 
 def test_a_pool_has_what_its_nodes_let_pods_use_and_what_pods_use_of_it_whoever_owns_them() -> None:
-    llm = job_spec(name="llm", gpus_per_node=4)
+    llm = job_spec(name="llm", gpus_per_node=4, business_scene="reading")
     nodes = (
         node(name="n1"),
         node(name="n2"),
@@ -86,7 +88,7 @@ def test_a_pool_has_what_its_nodes_let_pods_use_and_what_pods_use_of_it_whoever_
                 used_gpus=10,
                 nodes=4,
                 idle_nodes=1,
-                jobs=(JobUse(job=None, department=None, gpus=6), JobUse(job="llm", department="research", gpus=4)),
+                jobs=(JobUse(gpus=6, **OTHERS), JobUse(gpus=4, **OURS | {"job": "llm", "business_scene": "reading"})),
             ),
         ),
     )
@@ -137,7 +139,7 @@ def test_the_queue_is_who_waits_for_room_who_has_it_and_no_node_yet_and_pods_of_
     seen = measured(onprem(node(), pods=pods), attempts=attempts, waiting=waiting, unreachable={"cloud": "away"})
 
     def wants(job: str | None, gpus: float, runs: float = 1, places: frozenset[tuple[str, str]] = ONPREM) -> JobDemand:
-        return JobDemand(job=job, department=job and "research", places=places, runs=runs, gpus=gpus)
+        return JobDemand(places=places, runs=runs, gpus=gpus, **(OURS | {"job": job} if job else OTHERS))
 
     assert seen.sample.queue == (wants(None, 2), wants("llm", 32, 2, BOTH), wants("llm", 8), wants("ocr", 2, 2))
     assert (seen.sample.queued_runs, seen.sample.pending_gpus) == (6, 44)

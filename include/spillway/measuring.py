@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from spillway.model import (
     Attempt,
@@ -148,13 +149,23 @@ class _Pool:
 
 
 def _use(pod: PodUse, gpus: float, owners: Mapping[str, JobSpec]) -> JobUse:
-    job = owners.get(pod.attempt or "")
-    return JobUse(job=job.name if job else None, department=job.department if job else None, gpus=gpus)
+    return JobUse(gpus=gpus, **_who(owners.get(pod.attempt or "")))
 
 
 def _demand(job: JobSpec | None, places: Places, gpus: float) -> JobDemand:
-    name, department = (job.name, job.department) if job else (None, None)
-    return JobDemand(job=name, department=department, places=places, runs=1, gpus=gpus)
+    return JobDemand(places=places, runs=1, gpus=gpus, **_who(job))
+
+
+def _who(job: JobSpec | None) -> dict[str, Any]:
+    """What tells the job apart; nothing of what is not ours."""
+    if job is None:
+        return {"job": None, "department": None}
+    return {
+        "job": job.name,
+        "department": job.department,
+        "priority": job.priority,
+        "business_scene": job.business_scene,
+    }
 
 
 def _without_node(attempts: Iterable[Attempt], pools: Mapping[tuple[str, str], _Pool]) -> Iterator[JobDemand]:

@@ -6,7 +6,6 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields, replace
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 from spillway.model import DeviceUse, JobDemand, JobUse, PoolSample, Sample
 
@@ -43,28 +42,28 @@ def merged_demand(demands: Iterable[tuple[JobDemand, int]], taken: int = 1) -> t
 
     A job that does not wait in a sample waits there for nothing: the queue is known wherever there is a sample.
     """
-    runs: dict[Any, float] = defaultdict(float)
-    gpus: dict[Any, float] = defaultdict(float)
+    runs: dict[JobDemand, float] = defaultdict(float)
+    gpus: dict[JobDemand, float] = defaultdict(float)
     for demand, weight in demands:
-        key = demand.job, demand.department, demand.places
-        runs[key] += demand.runs * weight
-        gpus[key] += demand.gpus * weight
+        who = replace(demand, runs=0, gpus=0)
+        runs[who] += demand.runs * weight
+        gpus[who] += demand.gpus * weight
     return tuple(
-        JobDemand(job=job, department=department, places=places, runs=runs[key] / taken, gpus=gpus[key] / taken)
-        for key in sorted(runs, key=lambda key: (str(key[0]), str(key[1]), sorted(key[2])))
-        for job, department, places in [key]
+        replace(who, runs=runs[who] / taken, gpus=gpus[who] / taken)
+        for who in sorted(runs, key=lambda who: (*_order(who), sorted(who.places)))
     )
 
 
 def merged_use(uses: Iterable[tuple[JobUse, int]], taken: int = 1) -> tuple[JobUse, ...]:
     """What all hold, those of one job as one; each counts as so many of ``taken`` samples."""
-    gpus: dict[tuple[str | None, str | None], float] = defaultdict(float)
+    gpus: dict[JobUse, float] = defaultdict(float)
     for use, weight in uses:
-        gpus[use.job, use.department] += use.gpus * weight
-    return tuple(
-        JobUse(job=job, department=department, gpus=gpus[job, department] / taken)
-        for job, department in sorted(gpus, key=lambda key: (str(key[0]), str(key[1])))
-    )
+        gpus[replace(use, gpus=0)] += use.gpus * weight
+    return tuple(replace(who, gpus=gpus[who] / taken) for who in sorted(gpus, key=_order))
+
+
+def _order(who: JobUse | JobDemand) -> tuple[str, ...]:
+    return str(who.job), str(who.department), str(who.priority), str(who.business_scene)
 
 
 def _pool(samples: Sequence[PoolSample]) -> PoolSample:

@@ -36,12 +36,17 @@ def test_demand_is_told_with_its_age_and_ends_with_1_where_some_of_it_is_old(
         for site in installed.settings.sites
     )
     installed.ledger.record_sample(Sample(at=datetime.now(UTC), pools=pools))
-    assert main(["demand", "--department", "research"]) == 0
-    assert capsys.readouterr().out.splitlines()[-1] == "in all 0 of 8 GPUs used by research, 0 waited for"
+    asked = ["--department", "research", "--priority", "exploration", "--business-scene", "defects"]
+    assert main(["demand", *asked]) == 0
+    told = capsys.readouterr().out.splitlines()[-1]
+    assert told == "in all 0 of 8 GPUs used by exploration jobs of research in the scene defects, 0 waited for"
     assert main(["demand", "--json"]) == 0
     data = json.loads(capsys.readouterr().out)
     assert (data["stale"], [pool["used_gpus"] for pool in data["pools"]]) == (False, [1, 1])
     assert main(["demand", "--department", "reserch"]) == 1
+    assert "Did you mean 'research'?" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        main(["demand", "--priority", "reserch"])
     assert "Did you mean 'research'?" in capsys.readouterr().err
 
 

@@ -16,12 +16,14 @@ from airflow.api_fastapi.auth.managers.simple.simple_auth_manager import SimpleA
 from airflow.api_fastapi.auth.managers.simple.user import SimpleAuthManagerUser
 from airflow.api_fastapi.core_api.security import get_user
 
-from spillway.model import JobDemand, PoolSample, Sample
+from spillway.model import JobDemand, PoolSample, Priority, Sample
 from spillway.testing.installed import Installed
 from spillway_airflow.pages import pages
 from spillway_airflow.pages.app import app
 
 HOSTILE = "<script>alert(1)</script>"
+PLACES = frozenset({("onprem", "a100")})
+KIND: dict[str, Any] = {"priority": Priority.EXPLORATION, "business_scene": f"a&b {HOSTILE}"}
 
 
 class Reads(SimpleAuthManager):
@@ -61,7 +63,7 @@ def record(installed: Installed, *, ago: timedelta = timedelta(), cloud: bool = 
         for site in installed.settings.sites
         if cloud or site.name == "onprem"
     )
-    waits = JobDemand(job=HOSTILE, department="research", places=frozenset({("onprem", "a100")}), runs=1, gpus=4)
+    waits = JobDemand(job=HOSTILE, department="research", places=PLACES, runs=1, gpus=4, **KIND)
     unknown = {} if cloud else {"cloud": f"refused {HOSTILE}"}
     at = datetime.now(UTC) - ago
     installed.ledger.record_sample(Sample(at=at, pools=pools, queue=(waits,), unknown=unknown))
@@ -84,6 +86,22 @@ def test_the_page_shows_each_pool_and_a_failing_cluster_never_looks_current(
     assert (data["stale"], [pool["stale"] for pool in data["pools"]]) == (False, [False, False])
 
 
+def test_the_page_is_of_the_jobs_that_were_asked_about_and_offers_the_others(
+    installed: Installed, manager: Reads
+) -> None:
+    record(installed)
+    everything = get("/demand").text
+    links = [unescape(link) for link in re.findall(r'<a href="([^"]*)"', everything)]
+    assert links[-6:-1] == [f"demand?priority={priority}" for priority in Priority]
+    narrowed = get(f"/{links[-1]}&priority=exploration").text
+    assert HOSTILE not in everything + narrowed
+    assert f"of exploration jobs in the scene {KIND['business_scene']}. in all 0 of 16" in unescape(narrowed)
+    assert "in all 0 of 16 GPUs used by research jobs, 0 waited for." in get("/demand?priority=research").text
+    kept = re.findall(r'<a href="([^"]*)">production</a>', get("/demand?priority=research").text)
+    assert [unescape(link) for link in kept] == ["demand?department=production&priority=research"]
+    assert get("/demand?priority=urgent").status_code == 422
+
+
 def test_a_cluster_that_fails_is_marked_with_its_age_and_the_cause(installed: Installed, manager: Reads) -> None:
     record(installed, ago=timedelta(minutes=30))
     record(installed, cloud=False)
@@ -101,8 +119,9 @@ def test_who_may_not_read_every_dag_sees_no_job(installed: Installed, manager: R
     page, data = get("/demand"), get("/demand.json").json()
     assert "alert(1)" not in page.text
     assert "4 waited for" in page.text
-    assert data["queue"] is None
-    assert "in all 0 of 16 GPUs used by production, 0 waited for." in get("/demand?department=production").text
+    assert (data["queue"], data["business_scenes"]) == (None, None)
+    assert "in all 0 of 16 GPUs used by jobs of production, 0 waited for." in get("/demand?department=production").text
+    assert "Business scene" not in page.text
     manager.dags = frozenset()
     assert (get("/demand").status_code, get("/demand.json").status_code) == (403, 403)
 

@@ -7,17 +7,21 @@ import argparse
 from spillway.commands.console import Console
 from spillway.commands.installation import Installation
 from spillway.commands.parsing import Parser, carried_out
+from spillway.model import Priority
 
 
 def register(parser: Parser) -> None:
     """Add the words of the command."""
     carried_out(parser, _demand, json=True)
     parser.add_argument("--department", help="what its jobs use and wait for, not everybody's")
+    parser.add_argument("--priority", type=Priority, choices=tuple(Priority), help="of jobs of this priority only")
+    parser.add_argument("--business-scene", metavar="SCENE", help="of jobs of this scene only")
 
 
 def _demand(installation: Installation, console: Console, options: argparse.Namespace) -> int:
     """0 where all of it is current, 1 where some is not."""
     from spillway.codec import encode
+    from spillway.demand.figures import Whose
     from spillway.demand.render import aligned, cells, queue_cells, remarks
     from spillway.errors import UnknownName
     from spillway.runs.demand_report import demand_now
@@ -26,7 +30,8 @@ def _demand(installation: Installation, console: Console, options: argparse.Name
     declared, department = services.configuration, options.department
     if department is not None and department not in declared.policy.quotas:
         raise UnknownName("department", department, declared.policy.quotas)
-    figures = demand_now(services.ledger, declared.clusters, services.clock(), department)
+    whose = Whose(department=department, priority=options.priority, business_scene=options.business_scene)
+    figures = demand_now(services.ledger, declared.clusters, services.clock(), whose)
     if options.json:
         console.data(encode(figures))
     else:

@@ -7,10 +7,29 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from spillway.model import Cluster, DeviceUse, JobDemand, NodeSample, PodStart, PoolSample, Sample
+from spillway.model import Cluster, DeviceUse, JobDemand, JobUse, NodeSample, PodStart, PoolSample, Priority, Sample
 
 CURRENT = timedelta(seconds=90)
 """A sample is taken every half minute; what is older is no longer how it is."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Whose:
+    """The jobs that were asked about: those of a department, of a priority and of a business scene; None is any."""
+
+    department: str | None = None
+    priority: Priority | None = None
+    business_scene: str | None = None
+
+    def has(self, job: JobUse | JobDemand) -> bool:
+        return (
+            self.department in {None, job.department}
+            and self.priority in {None, job.priority}
+            and self.business_scene in {None, job.business_scene}
+        )
+
+
+ANYBODYS = Whose()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +45,8 @@ class PoolFigures:
     """One declared pool as it was ``measured_at``; None where it never was, and then nothing else is known of it.
 
     ``stale``: it was too long ago to be how it is now, for the reason in ``cause``. ``used_gpus``, ``queued_runs`` and
-    ``pending_gpus`` are of the department that was asked about; the queue is None where nobody knows it now.
+    ``pending_gpus`` are of the jobs that were asked about; the queue is None where nobody knows it now. ``free_gpus``
+    are those that no pod holds, whoever's.
     ``start_latency`` are the median and the 95th percentile of the pods that began here in the last day.
     """
 
@@ -38,6 +58,7 @@ class PoolFigures:
     cause: str = ""
     gpus: float | None = None
     used_gpus: float | None = None
+    free_gpus: float | None = None
     device: DeviceUse | None = None
     queued_runs: float | None = None
     pending_gpus: float | None = None
@@ -51,14 +72,16 @@ class DemandFigures:
     """All of it at ``asked_at``. ``sampled_at`` is when anything was sampled last, and the age of the queue.
 
     ``stale``: some part of it is. ``queue`` are the jobs that wait, the largest first; None where nobody knows it now.
+    ``business_scenes`` are those of all jobs that hold GPUs or wait, whoever was asked about.
     """
 
     asked_at: datetime
     sampled_at: datetime | None
     stale: bool
-    department: str | None
+    whose: Whose
     pools: tuple[PoolFigures, ...]
     queue: tuple[JobDemand, ...] | None
+    business_scenes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,18 +94,16 @@ class Known:
     starts: Sequence[PodStart]
 
 
-def demand_figures(
-    now: datetime, declared: Iterable[Cluster], known: Known, department: str | None = None
-) -> DemandFigures:
+def demand_figures(now: datetime, declared: Iterable[Cluster], known: Known, whose: Whose = ANYBODYS) -> DemandFigures:
     """The figures of every pool that is declared, as far as they are known."""
     newest = known.newest
     last = {(pool.cluster, pool.pool): (at, pool) for at, pool in known.pools}
     queue = None
     if newest is not None and now - newest.at <= CURRENT:
-        asked = [demand for demand in newest.queue if department in {None, demand.department}]
+        asked = [demand for demand in newest.queue if whose.has(demand)]
         queue = tuple(sorted(asked, key=lambda demand: (-demand.gpus, str(demand.job), sorted(demand.places))))
     pools = tuple(
-        _pool(now, (cluster.name, pool.name), last.get((cluster.name, pool.name)), known, queue, department)
+        _pool(now, (cluster.name, pool.name), last.get((cluster.name, pool.name)), known, queue, whose)
         for cluster in declared
         for pool in cluster.pools
     )
@@ -90,10 +111,17 @@ def demand_figures(
         asked_at=now,
         sampled_at=None if newest is None else newest.at,
         stale=queue is None or any(pool.stale for pool in pools),
-        department=department,
+        whose=whose,
         pools=pools,
         queue=queue,
+        business_scenes=tuple(sorted(_scenes(known))),
     )
+
+
+def _scenes(known: Known) -> set[str]:
+    scenes = {use.business_scene for _, pool in known.pools for use in pool.jobs}
+    scenes |= {demand.business_scene for demand in known.newest.queue} if known.newest else set()
+    return {scene for scene in scenes if scene is not None}
 
 
 def _pool(
@@ -102,7 +130,7 @@ def _pool(
     last: tuple[datetime, PoolSample] | None,
     known: Known,
     queue: Iterable[JobDemand] | None,
-    department: str | None,
+    whose: Whose,
 ) -> PoolFigures:
     cluster, pool = name
     if last is None:
@@ -119,7 +147,8 @@ def _pool(
         stale=stale,
         cause=(_cause(cluster, known.newest, now) or "the pool is no longer there") if stale else "",
         gpus=sample.gpus,
-        used_gpus=sample.used_gpus if department is None else _used_by(department, sample),
+        used_gpus=sample.used_gpus if whose == ANYBODYS else sum(use.gpus for use in sample.jobs if whose.has(use)),
+        free_gpus=max(0.0, sample.gpus - sample.used_gpus),
         device=sample.device,
         queued_runs=None if here is None else sum(demand.runs for demand in here),
         pending_gpus=None if here is None else sum(demand.gpus for demand in here),
@@ -131,10 +160,6 @@ def _pool(
         ),
         start_latency=latency([s.latency for s in known.starts if (s.cluster, s.pool) == name]),
     )
-
-
-def _used_by(department: str, sample: PoolSample) -> float:
-    return sum(use.gpus for use in sample.jobs if use.department == department)
 
 
 def _cause(cluster: str, newest: Sample | None, now: datetime) -> str:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import timedelta
 
-from spillway.demand.figures import DemandFigures, PoolFigures
+from spillway.demand.figures import ANYBODYS, DemandFigures, PoolFigures, Whose
 
 IDLE_NODES_NAMED = 3
 JOBS_NAMED = 20
 HEADER = (
-    "cluster", "pool", "as of", "GPUs", "used", "busy", "waiting runs", "waiting GPUs", "nodes", "idle", "pod start"
+    "cluster", "pool", "as of", "GPUs", "used", "free", "busy", "waiting runs", "waiting GPUs", "nodes", "idle",
+    "pod start",
 )  # fmt: skip
 UNKNOWN = "?"
 """What nobody knows; 0 is said of what is known to be 0."""
@@ -30,7 +31,7 @@ def _line(pool: PoolFigures) -> list[str]:
         pool.cluster,
         pool.pool,
         age(pool),
-        *(number(value) for value in (pool.gpus, pool.used_gpus)),
+        *(number(value) for value in (pool.gpus, pool.used_gpus, pool.free_gpus)),
         busy,
         *(number(value) for value in (pool.queued_runs, pool.pending_gpus, pool.nodes)),
         _idle(pool),
@@ -60,13 +61,21 @@ def totals(figures: DemandFigures) -> str:
     """All pools together; what is stale is in it, and said to be."""
     known = [pool for pool in figures.pools if pool.gpus is not None]
     gpus, used = (sum(getattr(pool, name) or 0.0 for pool in known) for name in ("gpus", "used_gpus"))
-    whose = f" by {figures.department}" if figures.department else ""
+    whose = "" if figures.whose == ANYBODYS else f" by {asked(figures.whose)}"
     stale = [f"{pool.cluster}/{pool.pool}" for pool in figures.pools if pool.stale]
     lacking = f" (not of now: {', '.join(stale)})" if stale else ""
     queued = "the queue is not known"
     if figures.queue is not None:
         queued = f"{number(sum(demand.gpus for demand in figures.queue))} waited for"
     return f"in all {number(used)} of {number(gpus)} GPUs used{whose}, {queued}{lacking}"
+
+
+def asked(whose: Whose) -> str:
+    """The jobs that were asked about, for people."""
+    kind = f"{whose.priority} jobs" if whose.priority else "jobs"
+    department = f" of {whose.department}" if whose.department else ""
+    scene = f" in the scene {whose.business_scene}" if whose.business_scene else ""
+    return f"{kind}{department}{scene}"
 
 
 def queue_cells(figures: DemandFigures) -> list[list[str]]:

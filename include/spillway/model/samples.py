@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
+from spillway.model.declared import Priority
+
 SAMPLE_STEP = timedelta(seconds=30)
 ROLL_UPS = (timedelta(minutes=5), timedelta(hours=1))
 """What samples are averaged over, each from the one before; all begin with the hour, by UTC."""
@@ -28,11 +30,13 @@ class DeviceUse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobUse:
-    """GPUs that pods of one job hold; ``job`` and ``department`` are None where they are not ours."""
+    """GPUs that pods of one job hold; ``job``, ``department`` and ``priority`` are None where they are not ours."""
 
     job: str | None
     department: str | None
     gpus: float
+    priority: Priority | None = None
+    business_scene: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +52,8 @@ class JobDemand:
     places: frozenset[tuple[str, str]]
     runs: float
     gpus: float
+    priority: Priority | None = None
+    business_scene: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

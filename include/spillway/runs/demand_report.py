@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 
 from spillway.demand.chart import chart
-from spillway.demand.figures import DemandFigures, Known, demand_figures
+from spillway.demand.figures import ANYBODYS, DemandFigures, Known, Whose, demand_figures
 from spillway.ledger import Ledger
 from spillway.model import ROLL_UPS, Cluster
 
@@ -14,7 +14,7 @@ DAY = timedelta(days=1)
 
 
 def demand_now(
-    ledger: Ledger, declared: Mapping[str, Cluster], now: datetime, department: str | None = None
+    ledger: Ledger, declared: Mapping[str, Cluster], now: datetime, whose: Whose = ANYBODYS
 ) -> DemandFigures:
     """The figures of every declared pool; raises as the ledger does."""
     known = Known(
@@ -23,7 +23,7 @@ def demand_now(
         nodes=ledger.sampled_nodes(),
         starts=ledger.pod_starts(now - DAY, now),
     )
-    return demand_figures(now, declared.values(), known, department)
+    return demand_figures(now, declared.values(), known, whose)
 
 
 def demand_chart(ledger: Ledger, declared: Mapping[str, Cluster], now: datetime) -> str:

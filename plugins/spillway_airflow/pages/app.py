@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
+from urllib.parse import urlencode
 
 from airflow.api_fastapi.app import get_auth_manager
 from airflow.api_fastapi.auth.managers.models.resource_details import DagDetails
@@ -24,11 +25,13 @@ from markupsafe import Markup
 from pydantic import StringConstraints
 
 from spillway.codec import encode
-from spillway.demand.figures import DemandFigures
+from spillway.demand.figures import ANYBODYS, DemandFigures, Whose
+from spillway.demand.render import asked as asked_in_words
 from spillway.demand.render import cells as demand_cells
 from spillway.demand.render import queue_cells, remarks, totals
 from spillway.errors import Missing, SpillwayError
 from spillway.ledger import Ledger
+from spillway.model import Priority
 from spillway.placement.explain import cells, clusters, giving_way, headline, inputs, why_not
 from spillway.runs.demand_report import demand_chart, demand_now
 from spillway.runs.explaining import Explained, explained
@@ -75,22 +78,36 @@ def decisions(user: GetUserDep, opened: OpenLedger) -> HTMLResponse:
     return _page("decisions", told=[(entry, headline(entry.decision)) for entry in recent], newest=NEWEST_RUNS)
 
 
+def whose(
+    department: Name | None = None, priority: Priority | None = None, business_scene: Name | None = None
+) -> Whose:
+    """The jobs that a page of figures is asked about."""
+    return Whose(department=department, priority=priority, business_scene=business_scene)
+
+
+Asked = Annotated[Whose, Depends(whose)]
+
+
 @app.get("/demand")
-def demand(user: GetUserDep, opened: OpenLedger, department: Name | None = None) -> HTMLResponse:
+def demand(user: GetUserDep, opened: OpenLedger, asked: Asked) -> HTMLResponse:
     """GPUs, what they do and who waits for them, each figure with its age; the last day as a chart.
 
-    Whoever may read any DAG sees it; the jobs that wait only who may read all of them.
+    Whoever may read any DAG sees it; the jobs that wait and their scenes only who may read all of them.
     """
     _require_any(user)
-    told, chart = _demand(opened, department), demand_chart(opened, configuration().clusters, datetime.now(UTC))
+    told, chart = _demand(opened, asked), demand_chart(opened, configuration().clusters, datetime.now(UTC))
     table, may_read_all = demand_cells(told), _may_read(user, None)
     lines = [(line, pool.stale) for line, pool in zip(table[1:], told.pools, strict=True)]
     return _page(
         template="demand.html",
         asked_at=f"{told.asked_at:%Y-%m-%d %H:%M:%S} UTC",
         refreshed_every=REFRESHED_EVERY,
-        department=department,
-        departments=sorted(configuration().policy.quotas),
+        asked=None if asked == ANYBODYS else asked_in_words(asked),
+        choices={
+            "Department": _choices(asked, "department", sorted(configuration().policy.quotas)),
+            "Priority": _choices(asked, "priority", list(Priority)),
+            "Business scene": _choices(asked, "business_scene", told.business_scenes if may_read_all else ()),
+        },
         total=totals(told),
         stale=told.stale,
         remarks=remarks(told)[:-1],
@@ -102,15 +119,25 @@ def demand(user: GetUserDep, opened: OpenLedger, department: Name | None = None)
 
 
 @app.get("/demand.json")
-def demand_as_data(user: GetUserDep, opened: OpenLedger, department: Name | None = None) -> JSONResponse:
+def demand_as_data(user: GetUserDep, opened: OpenLedger, asked: Asked) -> JSONResponse:
     """The same for a program, with what is stale and why."""
     _require_any(user)
-    told = encode(_demand(opened, department))
-    return JSONResponse(told if _may_read(user, None) else told | {"queue": None}, headers=HEADERS)
+    told = encode(_demand(opened, asked))
+    hidden = {} if _may_read(user, None) else {"queue": None, "business_scenes": None}
+    return JSONResponse(told | hidden, headers=HEADERS)
 
 
-def _demand(opened: Ledger, department: str | None) -> DemandFigures:
-    return demand_now(opened, configuration().clusters, datetime.now(UTC), department)
+def _demand(opened: Ledger, asked: Whose) -> DemandFigures:
+    return demand_now(opened, configuration().clusters, datetime.now(UTC), asked)
+
+
+def _choices(asked: Whose, name: str, values: Sequence[str]) -> list[tuple[str, str | None]]:
+    """What may be asked for under that name, each with its address; without one what is asked for now."""
+    now, found = encode(asked), []
+    for value in (None, *values):
+        then = {key: chosen for key, chosen in (now | {name: value}).items() if chosen is not None}
+        found.append((value or "any", None if now[name] == value else f"demand?{urlencode(then)}"))
+    return found
 
 
 @app.get("/runs/{run}")
