@@ -45,8 +45,8 @@ def test_a_comparison_is_printed_and_written_and_is_the_same_again(
     assert "<table>" in (tmp_path / "page.html").read_text()
     said = capsys.readouterr().out
     assert "least without waits and moves" in said
-    assert "datasets and spot are not replayed" in said
-    assert "nor are people's orders" in said
+    assert "rights to clouds and datasets are not replayed" in said
+    assert "no run is interrupted" in said
 
 
 def test_a_policy_file_is_named_by_its_name(trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -33,6 +33,8 @@ def test_figures_are_of_the_jobs_submitted_and_the_gpu_hours_within_the_measured
         local_cost=Decimal("200.00"),
         moves=1,
         flaps=1,
+        interruptions=0,
+        lost_gpu_hours=0,
     )
 
 

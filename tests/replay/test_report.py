@@ -52,6 +52,8 @@ def test_the_table_has_a_row_a_policy_and_the_bounds_beneath() -> None:
         "LOCAL USE": "77.5%",
         "MOVES": "1",
         "FLAPS": "1",
+        "INTERRUPTED": "0",
+        "LOST GPU-H": "0",
     }
     assert [cells[2][1:4], cells[3][1:4]] == [("288", None, "36"), ("240", None, "30")]
     assert {len(row) for row in cells} == {len(HEADER)}

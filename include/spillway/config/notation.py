@@ -61,6 +61,14 @@ def lasting(written: Any) -> timedelta:
     return length
 
 
+def pool(written: Any) -> tuple[str, str]:
+    """``cluster/pool``, by their names."""
+    cluster, slash, name = written.partition("/") if isinstance(written, str) else ("", "", "")
+    if not (cluster and slash and name):
+        raise refused(f"expected a pool as cluster/pool, got {written!r}")
+    return cluster, name
+
+
 def silence(written: Any) -> timedelta:
     """A duration that a trainer may say nothing for: it speaks four times a minute."""
     length = duration(written)

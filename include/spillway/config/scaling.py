@@ -97,19 +97,12 @@ class ReturningEntry(Numbers):
     least_saving: Amount | None = None
 
 
-def _place(written: Any) -> tuple[str, str]:
-    cluster, slash, pool = written.partition("/") if isinstance(written, str) else ("", "", "")
-    if not (cluster and slash and pool):
-        raise notation.refused(f"expected a pool as cluster/pool, got {written!r}")
-    return cluster, pool
-
-
 class WindowEntry(Entry):
     """Nodes for the windows of ``iteration``."""
 
     nodes: Annotated[int, Field(strict=True, ge=1, le=MOST)] = 10
     lead: Duration = timedelta(hours=24)
-    pool: Annotated[tuple[str, str], BeforeValidator(_place)] | None = None
+    pool: Annotated[tuple[str, str], BeforeValidator(notation.pool)] | None = None
 
     def rule(self, iteration: Iteration) -> WindowRule:
         return WindowRule(iteration=iteration, nodes=self.nodes, lead=self.lead, place=self.pool)

@@ -55,7 +55,10 @@ def _parser() -> Parser:
         metavar="POLICY",
         help="policy.yaml files, or names of presets (default: all presets)",
     )
-    words.add_argument("--seed", type=int, default=1, help="of boot times and estimates (default: 1)")
+    words.add_argument("--seed", type=int, default=1, help="of boot times, estimates and spot (default: 1)")
+    words.add_argument(
+        "--conditions", type=Path, metavar="FILE", help="a YAML file of when there is spot, and which jobs may use it"
+    )
     words.add_argument("--local-gpus", type=at_least_one, metavar="N", help="GPUs of the first on-premises pool")
     words.add_argument(
         "--estimates",
@@ -92,7 +95,8 @@ def _estimates(text: str) -> float | None:
 
 
 def _replay(console: Console, options: argparse.Namespace) -> int:
-    from spillway.replay.comparing import clusters_of, comparison, estimated, policy_of, replayable
+    from spillway.replay.comparing import STANDARD, clusters_of, comparison, estimated, policy_of, replayable
+    from spillway.replay.conditions import conditions_of
     from spillway.replay.fields import Clock
     from spillway.replay.page import page
     from spillway.replay.report import HEADER, as_json, rows
@@ -100,7 +104,9 @@ def _replay(console: Console, options: argparse.Namespace) -> int:
 
     measured = None if options.measure is None else (options.measure[0] * DAY, options.measure[1] * DAY)
     policies = [policy_of(word) for word in options.policy]
-    clusters = clusters_of(options.clusters, options.local_gpus)
+    clusters, conditions = clusters_of(options.clusters, options.local_gpus), STANDARD
+    if options.conditions is not None:
+        clusters, conditions = conditions_of(options.conditions, clusters)
     clock = Clock(zone=options.zone) if options.epoch is None else Clock(zone=options.zone, epoch=options.epoch)
     trace = read_trace(options.trace, format=options.format, clock=clock, leave_out_bad_rows=options.leave_out_bad_rows)
     whole, untold = replayable(trace.jobs)
@@ -126,6 +132,7 @@ def _replay(console: Console, options: argparse.Namespace) -> int:
         jobs,
         clusters,
         policies,
+        conditions=conditions,
         seed=options.seed,
         measured=measured,
         placement=not options.without_bound,

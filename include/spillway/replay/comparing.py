@@ -29,8 +29,10 @@ from spillway.scaling.presets import PRESETS
 WHOLE = {"all": QuotaShare(onprem=Decimal(1), cloud=Decimal(1))}
 """Every job of a replay is of one department that may use everything: a trace does not tell who may what."""
 WEIGHTS = {"qos": Decimal("0.7"), "cost": Decimal("0.15"), "affinity": Decimal("0.15")}
+STANDARD = Conditions()
 LONGEST_SAID = timedelta(days=3650)
 """No estimate with an error is longer: one of a wide spread would be longer than any moment there is."""
+NO_SPOT = "no run is interrupted, as nothing is said of when there is spot (--conditions)"
 _NORMAL = NormalDist()
 
 Following = Callable[[str], AbstractContextManager[Callable[[str], None]]]
@@ -116,6 +118,7 @@ def comparison(
     clusters: Sequence[Cluster],
     policies: Sequence[Policy],
     *,
+    conditions: Conditions = STANDARD,
     seed: int = 1,
     measured: tuple[float, float] | None = None,
     placement: bool = True,
@@ -137,7 +140,7 @@ def comparison(
                     jobs,
                     clusters,
                     policy,
-                    conditions=Conditions(),
+                    conditions=conditions,
                     seed=seed,
                     measured=measured,
                     progress=lambda ended, show=show: show(f"{ended:,} of {len(jobs):,} jobs"),  # type: ignore[misc]
@@ -152,8 +155,9 @@ def comparison(
         cloud_price_per_gpu_hour=cloud_price_of(clusters, jobs),
         notes=(
             *notes,
-            "quotas, budgets, rights to clouds, datasets and spot are not replayed: every job may use everything; nor "
-            "are people's orders and nodes that fail",
+            *(() if conditions.spot else (NO_SPOT,)),
+            "quotas, budgets, rights to clouds and datasets are not replayed: every job may use everything; nor are "
+            "people's orders and nodes that fail",
         ),
     )
 

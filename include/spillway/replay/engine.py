@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import heapq
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -21,10 +21,13 @@ from spillway.replay.jobs import Job, jobs_of
 from spillway.replay.metrics import ReplayResult
 from spillway.replay.pools import Node, Pool
 from spillway.replay.recording import Recording
+from spillway.replay.steps import HOUR
 from spillway.replay.waiting import Waiting
 from spillway.replay.world import Conditions, World
 from spillway.scaling.rules import ScalingRules
 
+_FRUITLESS = 100
+"""So often in a row a run is interrupted before it commits anything; then it is taken never to end."""
 _STILL = 7 * 86400.0
 """Seconds of nothing but beats, with nothing else to come, after which what waits is taken to wait for good."""
 
@@ -75,11 +78,11 @@ class _Replay:
         self.conditions, self.progress = conditions, progress
         self.chance = random.Random(seed)
         self.world = World(clusters, records[0].submitted_at)
-        self.jobs = jobs_of(records, policy.placement)
+        self.jobs = jobs_of(records, policy.placement, conditions.spot_ok)
         self.decisions = Decisions(self.world, policy.placement)
         self.waiting = Waiting(self.world, self.decisions)
-        rule, zone = policy.scaling.forecast, policy.placement.time_zone
-        self.foreseeing = None if rule is None else Foreseeing(rule, records, time_zone=zone)
+        rule, clocks = policy.scaling.forecast, policy.placement.time_zone
+        self.foreseeing = None if rule is None else Foreseeing(rule, records, time_zone=clocks)
         self.scaler = Scaler(self.world, self.waiting, policy.scaling, self.foreseeing)
         self.bought = Bought(self.world, self.decisions, policy.scaling.returning, conditions.move)
         self.recording = Recording(self.world)
@@ -91,6 +94,8 @@ class _Replay:
         self.tick = conditions.tick.total_seconds()
         if self.foreseeing is not None:
             self._at(self.foreseeing.changes_after(0.0), self._wake)
+        for key, zone in sorted(conditions.spot.items()):
+            self._turn(self.world.by_key[key], zone.stretches(random.Random(f"{seed}:{'/'.join(key)}")))
 
     def carry_out(self) -> None:
         arrivals = iter(self.jobs)
@@ -115,7 +120,7 @@ class _Replay:
 
     def _goes_on(self) -> bool:
         """Whether more than beats is to come, such as the end of a job, or something has happened lately."""
-        by_the_clock = (self.beat_at is not None) + (self.foreseeing is not None)
+        by_the_clock = (self.beat_at is not None) + (self.foreseeing is not None) + len(self.conditions.spot)
         return len(self.events) > by_the_clock or self.now - self.stirred < _STILL
 
     def _at(self, moment: float, happen: Callable[[], None]) -> None:
@@ -171,12 +176,13 @@ class _Replay:
         job.pool, job.began_at, job.serial = pool, self.now, job.serial + 1
         if job.started_at is None:
             job.started_at = self.now
-        job.ends_at = self.now + pause + job.left
+        job.trains_at, job.restart = self.now + pause + job.restart, 0.0
+        job.ends_at = job.trains_at + job.left
         self._at(job.ends_at, partial(self._end, job, job.serial))
         if pool in self.world.cloud:
             self.bought.began(job)
         else:
-            self.scaler.began(job, self.now + pause)
+            self.scaler.began(job, job.trains_at)
 
     def _leave(self, job: Job) -> None:
         assert job.pool is not None and job.began_at is not None
@@ -198,14 +204,47 @@ class _Replay:
             self._apply(self.world.by_key[target.cluster, target.pool], target)
 
     def _apply(self, pool: Pool, target: PoolTarget) -> None:
-        before = len(pool.nodes)
+        before = pool.wanted
         for name in target.remove:
             pool.remove(name)
-        more = target.nodes - len(pool.nodes)
+        self._order(pool, target.nodes - pool.wanted)
+        if pool.wanted != before:
+            self.scaler.changed(pool, pool.wanted > before, self.now)
+            self.recording.order(self.now, pool.place, pool.wanted - before, len(pool.nodes) * pool.gpus_per_node)
+
+    def _order(self, pool: Pool, more: int) -> None:
+        """So many nodes boot from now on, or as soon as there are any; of orders that got none yet, so many fewer."""
+        if pool.sold_out or more < 0:
+            pool.unanswered = max(0, pool.unanswered + more)
+            return
         least, most = (bound.total_seconds() for bound in self.conditions.boot)
         for _ in range(more):
             ready_at = self.now + self.chance.uniform(least, most)
             self._at(ready_at, partial(self._ready, pool, pool.order(self.now)))
-        if len(pool.nodes) != before:
-            self.scaler.changed(pool, len(pool.nodes) > before, self.now)
-            self.recording.order(self.now, pool.place, len(pool.nodes) - before, len(pool.nodes) * pool.gpus_per_node)
+
+    def _turn(self, pool: Pool, stretches: Iterator[tuple[bool, float]]) -> None:
+        """The pool's zone has spot from now on, or none, until it turns again."""
+        there, hours = next(stretches)
+        self._at(self.now + hours * HOUR, partial(self._turn, pool, stretches))
+        if there:
+            pool.sold_out, waited_for, pool.unanswered = False, pool.unanswered, 0
+            self._order(pool, waited_for)
+        else:
+            for run in sorted({run for node in pool.nodes.values() for run in node.runs}):
+                self._interrupt(self.jobs[run])
+            pool.sell_out()
+        self.recording.size(self.now, pool.place, len(pool.nodes) * pool.gpus_per_node)
+
+    def _interrupt(self, job: Job) -> None:
+        """It loses its nodes, and what it has trained since it last committed, and waits again."""
+        trained, left = max(0.0, self.now - job.trains_at), job.left
+        lost = trained % self.conditions.checkpoint_every.total_seconds()
+        self._leave(job)
+        job.left, job.serial = left - (trained - lost), job.serial + 1
+        job.restart = self.recording.restart(self.conditions.move)
+        job.fruitless = job.fruitless + 1 if lost == trained else 0
+        self.recording.interruption(self.now, job.index, lost)
+        if job.fruitless < _FRUITLESS:
+            self.waiting.add(job, held=False)
+        else:
+            self.ended += 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from datetime import datetime, timedelta
 
 from spillway.errors import BadTrace
@@ -18,13 +18,15 @@ GPUS_PER_NODE = 8
 class Job:
     """One job; moments are seconds of the replay. ``kind`` is all that its place depends on, beside how long it waits.
 
-    ``left`` is how long it still trains when it next begins. ``serial`` counts its starts: an end that was foreseen for
+    ``left`` is how long it still trains when it next begins, ``restart`` what that takes beside it. It trains from
+    ``trains_at`` on. ``serial`` counts its starts: an end that was foreseen for
     an earlier one is none.
     """
 
     __slots__ = (
-        "_pending", "asked_at", "began_at", "ended_at", "ends_at", "gpus", "gpus_per_node", "hold_until", "index",
-        "kind", "left", "nodes", "pods", "pool", "serial", "spec", "started_at", "turn", "works",
+        "_pending", "asked_at", "began_at", "ended_at", "ends_at", "fruitless", "gpus", "gpus_per_node", "hold_until",
+        "index", "kind", "left", "nodes", "pods", "pool", "restart", "serial", "spec", "started_at", "trains_at",
+        "turn", "works",
     )  # fmt: skip
 
     def __init__(self, index: int, spec: JobSpec, asked_at: float, works: float) -> None:
@@ -33,14 +35,14 @@ class Job:
         self.gpus = spec.gpus_per_node * spec.nodes
         self.kind = (spec.gpus_per_node, spec.nodes, spec.priority, spec.department)
         self.turn = (spec.priority.level, index)
-        self.serial = 0
+        self.serial = self.fruitless = 0
         self.hold_until: float | None = None
         self.pool: Pool | None = None
         self.nodes: list[Node] = []
         self.began_at: float | None = None
         self.started_at: float | None = None
         self.ended_at: float | None = None
-        self.ends_at = 0.0
+        self.ends_at = self.trains_at = self.restart = 0.0
         self._pending: PendingJob | None = None
 
     def pending(self, places: frozenset[tuple[str, str]], world: World) -> PendingJob:
@@ -58,10 +60,13 @@ class Job:
         return self._pending
 
 
-def jobs_of(records: Iterable[JobRecord], policy: PlacementPolicy) -> list[Job]:
+def jobs_of(
+    records: Iterable[JobRecord], policy: PlacementPolicy, spot_ok: Collection[Priority] = frozenset()
+) -> list[Job]:
     """The jobs in their order, whose specs say what a job file would: what a trace does not tell is nowhere said.
 
-    A department that the policy has no quota for, or none, is the first that has one.
+    Those of the priorities ``spot_ok`` may be interrupted. A department that the policy has no quota for, or none, is
+    the first that has one.
 
     Raises:
         BadTrace: a record does not tell how long its job held its GPUs.
@@ -80,7 +85,7 @@ def jobs_of(records: Iterable[JobRecord], policy: PlacementPolicy) -> list[Job]:
             -(-record.gpus // nodes), nodes, record.priority or Priority.RESEARCH, department, record.duration_estimate
         )  # fmt: skip
         if shape not in specs:
-            specs[shape] = _spec(*shape)
+            specs[shape] = _spec(*shape, spot_ok=shape[2] in spot_ok)
         asked_at = (record.submitted_at - epoch).total_seconds()
         job = Job(len(jobs), specs[shape], asked_at, record.duration.total_seconds())
         if policy.waiting is not None:
@@ -90,7 +95,15 @@ def jobs_of(records: Iterable[JobRecord], policy: PlacementPolicy) -> list[Job]:
     return jobs
 
 
-def _spec(gpus_per_node: int, nodes: int, priority: Priority, department: str, expected: timedelta | None) -> JobSpec:
+def _spec(
+    gpus_per_node: int,
+    nodes: int,
+    priority: Priority,
+    department: str,
+    expected: timedelta | None,
+    *,
+    spot_ok: bool,
+) -> JobSpec:
     return JobSpec(
         name="job",
         department=department,
@@ -100,5 +113,6 @@ def _spec(gpus_per_node: int, nodes: int, priority: Priority, department: str, e
         gpus_per_node=gpus_per_node,
         nodes=nodes,
         tier=Tier.PUBLIC,
+        spot_ok=spot_ok,
         expected_duration=expected,
     )

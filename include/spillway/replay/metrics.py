@@ -46,6 +46,21 @@ class Orders:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Interruptions:
+    """Each time that a run lost its nodes, by time; ``lost`` is how many seconds it had trained for nothing.
+
+    Shapes (n,); ``job`` is as in ``Stays``.
+    """
+
+    at: Seconds
+    job: Counts
+    lost: Seconds
+
+
+NO_INTERRUPTIONS = Interruptions(at=np.zeros(0), job=np.zeros(0, dtype=np.int64), lost=np.zeros(0))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ReplayResult:
     """One trace under one policy. All moments are seconds after ``starts_at``.
 
@@ -72,6 +87,7 @@ class ReplayResult:
     stays: Stays
     capacity: tuple[Steps, ...]
     orders: Orders
+    interruptions: Interruptions = NO_INTERRUPTIONS
     over_at: float = 0.0
 
     def used(self, place: int) -> Steps:
@@ -108,7 +124,8 @@ class Figures:
 
     ``unstarted`` and ``unfinished`` jobs were so when the replay ended: their waits count as long as they are known,
     and the response is that of the jobs that ended. Idle is of the cloud's GPU-hours that are paid for, boots among
-    them. A flap is an order of nodes within half an hour of giving some back.
+    them. A flap is an order of nodes within half an hour of giving some back. ``lost_gpu_hours`` are those for which
+    runs trained that were interrupted before they had committed it.
     """
 
     policy: str
@@ -128,6 +145,8 @@ class Figures:
     local_cost: Decimal
     moves: int
     flaps: int
+    interruptions: int
+    lost_gpu_hours: float
 
     @property
     def cloud_utilisation(self) -> float | None:
@@ -146,6 +165,8 @@ def figures(result: ReplayResult) -> Figures:
     cloud = [at for at, place in enumerate(result.places) if place.cloud]
     local = [at for at, place in enumerate(result.places) if not place.cloud]
     cloud_paid, cloud_used = sum(paid[at] for at in cloud), sum(used[at] for at in cloud)
+    lost = result.interruptions.lost * result.gpus[result.interruptions.job] / HOUR
+    interrupted = (result.interruptions.at >= begins) & (result.interruptions.at < ends)
     local_paid, local_used = sum(paid[at] for at in local), sum(used[at] for at in local)
     p50, p95, p99 = np.percentile(waits, [50, 95, 99]).tolist() if jobs.size else (None, None, None)
     return Figures(
@@ -166,6 +187,8 @@ def figures(result: ReplayResult) -> Figures:
         local_cost=_cost(result, paid, local),
         moves=_moves(result),
         flaps=_flaps(result.orders, begins, ends),
+        interruptions=int(interrupted.sum()),
+        lost_gpu_hours=float(lost[interrupted].sum()),
     )
 
 

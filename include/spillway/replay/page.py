@@ -15,7 +15,8 @@ _STYLE = Path(__file__).with_name("page.css").read_text(encoding="utf-8") + "".j
 )
 _EXPLAINED = (
     "Waits are in minutes and the response, from submission to end, in hours. Idle is the part of the paid cloud "
-    "GPU-hours that no job used, boots among them. A flap is an order of nodes within half an hour of giving some back."
+    "GPU-hours that no job used, boots among them. A flap is an order of nodes within half an hour of giving some "
+    "back. What is lost was trained by runs on spot that lost their nodes before they had committed it."
 )
 _LEAST = (
     "The least knows the whole trace beforehand and lets no job wait: once with jobs that stay where they start, once "

@@ -24,7 +24,10 @@ class Node:
 
 
 class Pool:
-    """The nodes of a declared pool; ``place`` is its position among the places of a result."""
+    """The nodes of a declared pool; ``place`` is its position among the places of a result.
+
+    ``unanswered`` nodes were ordered while it was ``sold_out``.
+    """
 
     def __init__(self, cluster: Cluster, pool: NodePool, place: int) -> None:
         self.cluster, self.declared, self.place = cluster, pool, place
@@ -35,6 +38,8 @@ class Pool:
         self.room = FreeNodes(())
         self.idle = 0
         self.booting = 0
+        self.unanswered = 0
+        self.sold_out = False
         self._made = 0
 
     def order(self, at: float) -> Node:
@@ -63,6 +68,12 @@ class Pool:
             del self.by_free[node.free][name]
             self.room.add(node.free, -1)
         return node
+
+    def sell_out(self) -> None:
+        """All of its nodes are gone and ordered anew, as their provider does it; no run may be on them any more."""
+        self.sold_out, self.unanswered = True, self.wanted
+        for name in list(self.nodes):
+            self.remove(name)
 
     def verdict(self, gpus: int, pods: int) -> int:
         """0 where the pods fit now, 1 where they would on nodes that may be added, 2 where they do not."""
@@ -109,6 +120,11 @@ class Pool:
         self.room.add(free)
 
     @property
+    def wanted(self) -> int:
+        """How many nodes were asked for."""
+        return len(self.nodes) + self.unanswered
+
+    @property
     def used(self) -> int:
         """GPUs that runs have."""
         return (len(self.nodes) - self.booting) * self.gpus_per_node - self.room.total
@@ -133,7 +149,7 @@ class Pool:
             if node.seen is None:
                 node.seen = _scalable(node, self.gpus_per_node, epoch)
             nodes.append(node.seen)
-        return PoolUse(cluster=self.cluster.name, pool=self.declared, wanted=len(nodes), nodes=tuple(nodes))
+        return PoolUse(cluster=self.cluster.name, pool=self.declared, wanted=self.wanted, nodes=tuple(nodes))
 
 
 def _scalable(node: Node, gpus: int, epoch: datetime) -> ScalableNode:

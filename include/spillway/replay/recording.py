@@ -10,7 +10,7 @@ import numpy as np
 
 from spillway.migration import MoveFacts, estimate
 from spillway.replay.jobs import Job
-from spillway.replay.metrics import Orders, Place, ReplayResult, Stays
+from spillway.replay.metrics import Interruptions, Orders, Place, ReplayResult, Stays
 from spillway.replay.steps import Seconds, Steps
 from spillway.replay.world import World, usual_price
 
@@ -21,6 +21,7 @@ class Recording:
     def __init__(self, world: World) -> None:
         self._stays: tuple[array[Any], ...] = tuple(array(kind) for kind in "qqdd")
         self._orders: tuple[array[Any], ...] = tuple(array(kind) for kind in "dqq")
+        self._interruptions: tuple[array[Any], ...] = tuple(array(kind) for kind in "dqd")
         self._sizes = [(array("d", [0.0]), array("q", [pool.room.total])) for pool in world.pools]
         self._pause: float | None = None
 
@@ -32,6 +33,15 @@ class Recording:
         """So many nodes more, after which the pool has so many GPUs."""
         for column, value in zip(self._orders, (at, place, nodes), strict=True):
             column.append(value)
+        self.size(at, place, gpus)
+
+    def interruption(self, at: float, job: int, lost: float) -> None:
+        """The run lost its nodes, and what it had trained for so many seconds."""
+        for column, value in zip(self._interruptions, (at, job, lost), strict=True):
+            column.append(value)
+
+    def size(self, at: float, place: int, gpus: int) -> None:
+        """So many GPUs of the pool are paid for from then on."""
         moments, sizes = self._sizes[place]
         if moments[-1] == at:
             sizes[-1] = gpus
@@ -44,6 +54,11 @@ class Recording:
         if self._pause is None:
             self._pause = estimate(move).known_pause.total_seconds()
         return self._pause
+
+    def restart(self, move: MoveFacts) -> float:
+        """How long a run that was interrupted takes to train again once it has a place, in seconds."""
+        restart = estimate(move).pause["restart"]
+        return 0.0 if restart is None else restart.total_seconds()
 
     def result(
         self,
@@ -58,6 +73,7 @@ class Recording:
         ended = _moments(job.ended_at for job in jobs)
         submitted = np.array([job.asked_at for job in jobs])
         last = float(max(submitted[-1], np.nanmax(ended) if np.isfinite(ended).any() else 0.0))
+        interruptions = [np.array(column) for column in self._interruptions]
         stays = [np.array(column) for column in self._stays]
         orders = [np.array(column) for column in self._orders]
         return ReplayResult(
@@ -80,6 +96,7 @@ class Recording:
             stays=Stays(job=stays[0], place=stays[1], start=stays[2], end=stays[3]),
             capacity=tuple(Steps(at=np.array(at), gpus=np.array(gpus)) for at, gpus in self._sizes),
             orders=Orders(at=orders[0], place=orders[1], nodes=orders[2]),
+            interruptions=Interruptions(at=interruptions[0], job=interruptions[1], lost=interruptions[2]),
             over_at=over_at,
         )
 

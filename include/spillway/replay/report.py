@@ -14,7 +14,7 @@ from spillway.replay.metrics import Figures, ReplayResult, figures
 
 HEADER = (
     "POLICY", "CLOUD COST", "x BOUND", "PAID GPU-H", "USED GPU-H", "IDLE", "WAIT MEAN", "P50", "P95", "P99", "RESPONSE",
-    "LOCAL USE", "MOVES", "FLAPS",
+    "LOCAL USE", "MOVES", "FLAPS", "INTERRUPTED", "LOST GPU-H",
 )  # fmt: skip
 """Waits are in minutes, the response in hours; idle is of the cloud, and x BOUND is what is paid by the lower bound."""
 BOUND_ROWS = {"placement": "least without waits and moves", "fluid": "least without waits, moves are free"}
@@ -134,6 +134,8 @@ def _row(comparison: Comparison, found: Figures) -> tuple[str | None, ...]:
         _percent(found.local_utilisation),
         f"{found.moves:,}",
         f"{found.flaps:,}",
+        f"{found.interruptions:,}",
+        _whole(found.lost_gpu_hours),
     )
 
 

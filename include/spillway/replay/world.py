@@ -8,8 +8,9 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 
 from spillway.migration import MoveFacts
-from spillway.model import Billing, Cluster, ClusterState, PodUse, SiteKind, Snapshot
+from spillway.model import Billing, Cluster, ClusterState, PodUse, Priority, SiteKind, Snapshot
 from spillway.replay.pools import Pool
+from spillway.replay.spot import Zone
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,7 +18,9 @@ class Conditions:
     """What the simulated world does beside the policies.
 
     A node takes between ``boot`` to be usable. The scaler looks every ``tick``. ``move`` is what a move takes, as
-    ``migration`` adds it up; with these figures 10 minutes.
+    ``migration`` adds it up; with these figures 10 minutes. ``spot`` is when pools of spot have any; a pool that is not
+    in it always has. Jobs of the priorities ``spot_ok`` may be interrupted. Every ``checkpoint_every`` a run commits
+    what it has trained.
     """
 
     boot: tuple[timedelta, timedelta] = (timedelta(minutes=5), timedelta(minutes=10))
@@ -37,6 +40,9 @@ class Conditions:
             brought_egress=Decimal(0),
         )
     )
+    spot: Mapping[tuple[str, str], Zone] = field(default_factory=dict)
+    spot_ok: frozenset[Priority] = frozenset()
+    checkpoint_every: timedelta = timedelta(minutes=30)
 
 
 class World:

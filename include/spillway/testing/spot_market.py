@@ -6,7 +6,6 @@ minutes, money in GPU-hours of on-demand.
 
 from __future__ import annotations
 
-import math
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -17,6 +16,7 @@ import numpy as np
 
 from spillway.deadlines import Pace, pace, spare
 from spillway.model import Schedule
+from spillway.replay.spot import Stretch, Zone
 
 STEP = timedelta(minutes=6)
 BEGAN = datetime(2026, 1, 5, tzinfo=UTC)
@@ -50,15 +50,15 @@ Policy = Callable[[Schedule, datetime, bool, Mode], Mode]
 
 def availability(zone: tuple[float, float, float, float], steps: int, seed: int) -> list[bool]:
     """Whether there is spot, step by step."""
-    chance = random.Random(seed)
     down_mean, down_median, up_mean, up_median = zone
-    there = chance.random() < up_mean / (up_mean + down_mean)
-    found: list[bool] = []
+    known = Zone(
+        up=Stretch(mean_hours=up_mean, median_hours=up_median),
+        down=Stretch(mean_hours=down_mean, median_hours=down_median),
+    )
+    stretches, found = known.stretches(random.Random(seed)), list[bool]()
     while len(found) < steps:
-        mean, median = (up_mean, up_median) if there else (down_mean, down_median)
-        hours = median * math.exp(chance.gauss(0, math.sqrt(2 * math.log(mean / median))))
+        there, hours = next(stretches)
         found += [there] * max(1, round(hours * (timedelta(hours=1) / STEP)))
-        there = not there
     return found[:steps]
 
 
