@@ -88,13 +88,5 @@ def skopeo_sync(home: Path, *words: str, **hooks: Hook) -> Contender:
 def image_sites(memory: Path) -> Iterator[ImageSites]:
     servers = {name: RegistryServer(name=name, state_dir=memory / f"registry-{name}") for name in ("onprem", "cloud")}
     sites = ImageSites(servers=servers, folder=memory / "image-installation")
-    sites.folder.mkdir()
-    try:
-        for server in servers.values():
-            server.start()
-        sites.declare()
+    with sites.running(servers.values()):
         yield sites
-    finally:
-        sites.links.close()
-        for server in servers.values():
-            server.stop()

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Collection, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from spillway.ledger import upgrade
 from spillway.sandbox.configuration import write_configuration, write_connections
@@ -22,6 +22,14 @@ UNUSED_PORTS = 1
 Hook = Callable[[], object]
 
 
+class Server(Protocol):
+    """What one of the sites runs."""
+
+    def start(self) -> None: ...
+
+    def kill(self) -> None: ...
+
+
 @dataclass(kw_only=True)
 class LinkedSites(ABC):
     """Sites ``onprem`` (the home) and ``cloud``; what talks to the latter may be sent through a link."""
@@ -29,6 +37,20 @@ class LinkedSites(ABC):
     folder: Path
     links: ExitStack = field(default_factory=ExitStack)
     _linked: dict[str, str] = field(default_factory=dict)
+
+    @contextmanager
+    def running(self, servers: Collection[Server]) -> Iterator[None]:
+        """The sites are declared, and their servers run, for the length of the block."""
+        self.folder.mkdir(exist_ok=True)
+        try:
+            for server in servers:
+                server.start()
+            self.declare()
+            yield
+        finally:
+            self.links.close()
+            for server in servers:
+                server.kill()
 
     def declare(self) -> None:
         """Write what an installation would: configuration, Connections, an empty ledger, no job."""

@@ -89,12 +89,5 @@ def memory() -> Iterator[Path]:
 def movement_sites(memory: Path) -> Iterator[MovementSites]:
     servers = {name: S3Server(name, memory / f"s3-{name}") for name in ("onprem", "cloud")}
     sites = MovementSites(servers=servers, folder=memory / "installation")
-    try:
-        for server in servers.values():
-            server.start()
-        sites.declare()
+    with sites.running(servers.values()):
         yield sites
-    finally:
-        sites.links.close()
-        for server in servers.values():
-            server.kill()
