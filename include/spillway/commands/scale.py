@@ -28,7 +28,11 @@ def register(parser: Parser) -> None:
     shrink = command(subject, "shrink", _shrink, "show what a forced shrink comes to; the form orders one", json=True)
     shrink.add_argument("pool", metavar="CLUSTER/POOL")
     shrink.add_argument("nodes", type=_whole, metavar="NODES", help="down to so many")
-    shrink.add_argument("--approve", action="store_true", help="order it: its runs move or pause, its nodes leave")
+    shrink.add_argument(
+        "--approve",
+        action="store_true",
+        help="order it: its nodes take no more pods and leave once empty",
+    )
     for words in (add, shrink):
         words.add_argument(
             "--hours", type=at_least_one, default=4, metavar="HOURS", help="how long it holds (default: 4)"
