@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -49,14 +50,22 @@ def library_modules() -> dict[str, Path]:
 MODULES = library_modules()
 
 
-def imported(file: Path) -> Iterator[str]:
+def nodes(file: Path) -> Iterator[ast.AST]:
+    """Of the file's syntax tree."""
+    return ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+
+
+@cache
+def imported(file: Path) -> tuple[str, ...]:
     """Every name that the file imports, inside functions too: ``a.b`` of ``import a.b`` and of ``from a import b``."""
-    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+    found: list[str] = []
+    for node in nodes(file):
         if isinstance(node, ast.Import):
-            yield from (name.name for name in node.names)
+            found += [name.name for name in node.names]
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{file}: imports are absolute"
-            yield from (f"{node.module}.{name.name}" for name in node.names)
+            found += [f"{node.module}.{name.name}" for name in node.names]
+    return tuple(found)
 
 
 def library_imports(file: Path) -> Iterator[str]:
@@ -126,7 +135,7 @@ def test_node_pools_are_changed_from_one_place() -> None:
     asking = [
         file.relative_to(ROOT).as_posix()
         for file in files
-        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+        for node in nodes(file)
         if isinstance(node, ast.Attribute) and node.attr == "set_target"
     ]
     assert asking == ["include/spillway/runs/scaling.py"]
@@ -134,10 +143,9 @@ def test_node_pools_are_changed_from_one_place() -> None:
 
 @pytest.mark.parametrize("module", [module for module in MODULES if layer(module) in {0, 1}])
 def test_a_decision_has_no_clock_file_network_environment_chance_or_log(module: str) -> None:
-    tree = ast.parse(MODULES[module].read_text(encoding="utf-8"))
     called = {
         node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-        for node in ast.walk(tree)
+        for node in nodes(MODULES[module])
         if isinstance(node, ast.Call)
     }
     names = set(imported(MODULES[module])) - PURE_NAMES

@@ -17,7 +17,7 @@ HERE = Path(__file__).parent
 HURRY = '[ "$SPILLWAY_ATTEMPT" = 1 ] || export SPILLWAY_STEP_SECONDS=0; exec "$0" "$@"'
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def airflow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AirflowSandbox]:
     """The sandbox; ``train`` and the test's own DAG may run, every other DAG is paused until a test lets it."""
     jobs = shutil.copytree(HERE / "jobs", tmp_path_factory.mktemp("jobs"), dirs_exist_ok=True)
