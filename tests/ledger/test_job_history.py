@@ -87,6 +87,8 @@ def test_what_is_imported_is_history_and_no_run(ledger: Ledger) -> None:
 def test_an_import_is_idempotent_and_a_job_is_what_was_told_of_it_last(ledger: Ledger) -> None:
     ledger.import_jobs("slurm", FOREIGN)
     assert ledger.import_jobs("slurm", FOREIGN) == ImportCounts(same=2)
+    sized = [replace(record, dataset_gib=100.0, checkpoint_gib=2.0) for record in FOREIGN]
+    assert ledger.import_jobs("slurm", sized) == ImportCounts(same=2)
     ended = replace(FOREIGN[0], started_at=NOW, ended_at=NOW + HOUR)
     assert ledger.import_jobs("slurm", [ended, replace(FOREIGN[0], job="3")]) == ImportCounts(added=1, changed=1)
     assert ledger.imported_jobs() == {"slurm": (ended, replace(FOREIGN[0], job="3"), FOREIGN[1])}

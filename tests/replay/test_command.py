@@ -45,7 +45,7 @@ def test_a_comparison_is_printed_and_written_and_is_the_same_again(
     assert "<table>" in (tmp_path / "page.html").read_text()
     said = capsys.readouterr().out
     assert "least without waits and moves" in said
-    assert "rights to clouds and datasets are not replayed" in said
+    assert "rights to clouds and where data may be are not replayed" in said
     assert "no run is interrupted" in said
 
 

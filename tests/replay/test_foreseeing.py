@@ -75,7 +75,7 @@ def waits(result: ReplayResult, day: int) -> list[float]:
 def test_what_is_foreseen_is_what_the_live_scaler_foresees_of_the_jobs_so_far() -> None:
     records = started(made_up_jobs(12))
     foreseeing = Foreseeing(RULE, records, time_zone="UTC")
-    jobs, running, found = iter(jobs_of(records, PLACEMENT)), [], {}
+    jobs, running, found = iter(jobs_of(records, PLACEMENT, Conditions())), [], {}
     coming = next(jobs)
     for hour in range(1, 11 * 24):
         now = hour * 3600.0

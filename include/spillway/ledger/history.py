@@ -147,7 +147,7 @@ class HistoryStore:
         """
         counts = ImportCounts()
         for first in range(0, len(records), WRITTEN_AT_ONCE):
-            some = {record.job: record for record in records[first : first + WRITTEN_AT_ONCE]}
+            some = {record.job: _kept(record) for record in records[first : first + WRITTEN_AT_ONCE]}
             with self.database.reading() if dry_run else self.database.writing() as connection:
                 own = set(connection.execute(select(runs.c.run).where(runs.c.run.in_(some))).scalars())
                 there = select(imported_jobs).where(imported_jobs.c.source == source, imported_jobs.c.job.in_(some))
@@ -236,6 +236,7 @@ def _of_run(rows: list[RowMapping]) -> JobRecord | None:
         gpu_type=job.gpu_model,
         duration_estimate=job.expected_duration,
         held_for=held if len(trained) > 1 else None,
+        checkpoint_gib=job.checkpoint_gib,
     )
 
 
@@ -244,6 +245,11 @@ def _ended(row: RowMapping) -> datetime:
     started: datetime = row["started_at"]
     ended: datetime = row["ended_at"] or row["settled_at"]
     return max(started, ended)
+
+
+def _kept(record: JobRecord) -> JobRecord:
+    """What is stored of it."""
+    return replace(record, dataset_gib=None, checkpoint_gib=None)
 
 
 def _row(record: JobRecord) -> dict[str, Any]:

@@ -15,7 +15,8 @@ class JobRecord:
     ``gpus`` are all of them, on ``nodes`` nodes (1 where a trace does not tell). ``started_at`` and ``ended_at`` are
     None where it has not yet, or nobody wrote it down; what a trace does not tell (``priority``, ``department``,
     ``gpu_type``, ``duration_estimate``) is None too. ``held_for`` is how long it held its GPUs where that is less than
-    from its start to its end: it was interrupted.
+    from its start to its end: it was interrupted. ``dataset_gib`` is what it reads, ``checkpoint_gib`` what it commits
+    at a time; histories that are imported keep neither.
     """
 
     job: str
@@ -29,6 +30,8 @@ class JobRecord:
     gpu_type: str | None = None
     duration_estimate: timedelta | None = None
     held_for: timedelta | None = None
+    dataset_gib: float | None = None
+    checkpoint_gib: float | None = None
 
     @property
     def duration(self) -> timedelta | None:

@@ -56,9 +56,7 @@ def _parser() -> Parser:
         help="policy.yaml files, or names of presets (default: all presets)",
     )
     words.add_argument("--seed", type=int, default=1, help="of boot times, estimates and spot (default: 1)")
-    words.add_argument(
-        "--conditions", type=Path, metavar="FILE", help="a YAML file of when there is spot, and which jobs may use it"
-    )
+    words.add_argument("--conditions", type=Path, metavar="FILE", help="a YAML file of when there is spot, and of data")
     words.add_argument("--local-gpus", type=at_least_one, metavar="N", help="GPUs of the first on-premises pool")
     words.add_argument(
         "--estimates",

@@ -5,19 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import timedelta
 
-from spillway.migration import MoveFacts
-from spillway.replay.decisions import Decisions
+from spillway.replay.data import Transfers
 from spillway.replay.jobs import Job
 from spillway.replay.pools import Pool
-from spillway.replay.world import World, usual_price
+from spillway.replay.world import World
 from spillway.scaling.returning import BoughtRun, ReturnRules, plan_returns
 
 
 class Bought:
     """Jobs that train in a cloud, in the order in which they began there."""
 
-    def __init__(self, world: World, decisions: Decisions, rules: ReturnRules | None, move: MoveFacts) -> None:
-        self.world, self.decisions, self.rules, self.move = world, decisions, rules, move
+    def __init__(self, world: World, rules: ReturnRules | None, transfers: Transfers) -> None:
+        self.world, self.rules, self.transfers = world, rules, transfers
         self._jobs: dict[int, Job] = {}
 
     @property
@@ -47,7 +46,6 @@ class Bought:
     def _run(self, job: Job, at: float) -> BoughtRun:
         assert job.pool is not None
         here = sum(node.runs[job.index] for node in job.nodes)
-        home = self.world.local[0]
         return BoughtRun(
             run=str(job.index),
             gpus_per_node=job.gpus_per_node,
@@ -56,5 +54,5 @@ class Bought:
             trained=timedelta(seconds=job.works - max(0.0, job.ends_at - at)),
             expected=job.spec.expected_duration,
             neighbours=sum(sum(node.runs.values()) for node in job.nodes) - here,
-            facts=self.decisions.move_facts(self.move, usual_price(job.pool), usual_price(home)),
+            facts=self.transfers.move(job, self.world.local[0], at),
         )

@@ -156,8 +156,8 @@ def comparison(
         notes=(
             *notes,
             *(() if conditions.spot else (NO_SPOT,)),
-            "quotas, budgets, rights to clouds and datasets are not replayed: every job may use everything; nor are "
-            "people's orders and nodes that fail",
+            "quotas, budgets, rights to clouds and where data may be are not replayed: every job may use everything; "
+            "nor are people's orders and nodes that fail",
         ),
     )
 

@@ -10,11 +10,14 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from spillway.config import notation
 from spillway.config.document import read
-from spillway.config.schema import Entry, Lasting, PriorityWord
+from spillway.config.schema import MOST, Duration, Entry, Lasting, PriorityWord
 from spillway.errors import ConfigError, UnknownName
 from spillway.model import Cluster
 from spillway.replay.spot import Stretch, Zone, spot_apart
 from spillway.replay.world import Conditions
+
+_USUAL = Conditions()
+Amount = Annotated[float, Field(strict=True, ge=0, le=MOST)]
 
 
 class StretchEntry(Entry):
@@ -44,12 +47,23 @@ class ZoneEntry(Entry):
         return Zone(up=self.up.stretch(), down=self.down.stretch())
 
 
+class MoveEntry(Entry):
+    """What a move takes beside what goes over the line; see ``MoveFacts``."""
+
+    flush: Duration | None = None
+    grace: Duration | None = None
+    restart: Duration | None = None
+
+
 class ConditionsFile(Entry):
     """Every key may be left out: what is not said is as in ``Conditions``."""
 
     spot: dict[Annotated[tuple[str, str], BeforeValidator(notation.pool)], ZoneEntry] = Field(default_factory=dict)
     spot_ok: tuple[PriorityWord, ...] = ()
-    checkpoint_every: Lasting = Conditions().checkpoint_every
+    checkpoint_every: Lasting = _USUAL.checkpoint_every
+    dataset_gib: Amount = 0.0
+    checkpoint_gib: Amount | None = None
+    move: MoveEntry = MoveEntry()
 
 
 def conditions_of(file: Path, clusters: tuple[Cluster, ...]) -> tuple[tuple[Cluster, ...], Conditions]:
@@ -63,9 +77,13 @@ def conditions_of(file: Path, clusters: tuple[Cluster, ...]) -> tuple[tuple[Clus
         apart, zones = spot_apart(clusters, {place: entry.zone() for place, entry in written.spot.items()})
     except UnknownName as problem:
         raise ConfigError(file.name, "spot", str(problem)) from problem
+    moving = {name: lasting for name, lasting in dict(written.move).items() if lasting is not None}
     return apart, replace(
-        Conditions(),
+        _USUAL,
         spot=zones,
         spot_ok=frozenset(written.spot_ok),
         checkpoint_every=written.checkpoint_every,
+        dataset_gib=written.dataset_gib,
+        checkpoint_gib=written.checkpoint_gib,
+        move=replace(_USUAL.move, **moving),
     )

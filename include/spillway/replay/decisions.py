@@ -1,20 +1,19 @@
 """Where a job of a replay goes, by the live ``choose``.
 
 What that says depends on a job's kind, on whether it waits for on-premises, and on which pools have room for it, for
-nothing else of the simulated clusters: they have no datasets, budgets, off-peak hours or lost places. So each of these
-cases is decided once, from a whole snapshot of the moment when it first comes up.
+nothing else of the simulated clusters: they have no budgets, off-peak hours or lost places. So each of these cases is
+decided once, from a whole snapshot of the moment when it first comes up.
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import replace
-from decimal import Decimal
 
-from spillway.migration import MoveFacts
 from spillway.model import PlacementDecision, PlacementPolicy
 from spillway.placement.context import index
 from spillway.placement.policy import choose
+from spillway.replay.data import Transfers
 from spillway.replay.jobs import Job
 from spillway.replay.pools import Pool
 from spillway.replay.world import World
@@ -23,10 +22,9 @@ from spillway.replay.world import World
 class Decisions:
     """Decisions of one policy."""
 
-    def __init__(self, world: World, policy: PlacementPolicy) -> None:
-        self.world, self.policy = world, policy
+    def __init__(self, world: World, policy: PlacementPolicy, transfers: Transfers) -> None:
+        self.world, self.policy, self.transfers = world, policy, transfers
         self._known: dict[Hashable, PlacementDecision] = {}
-        self._facts: dict[tuple[Decimal, Decimal], MoveFacts] = {}
 
     def choose(self, job: Job, held: bool, at: float) -> Pool | None:
         """The pool where the job begins now, if any."""
@@ -49,11 +47,8 @@ class Decisions:
             # A job that holds no longer has waited: for whoever did not wait that is the same.
             snapshot = self.world.snapshot(at, self.world.moment(job.asked_at))
             snapshot = snapshot if held else replace(snapshot, waits_since=None)
+            if job.spec.datasets:
+                there = self.transfers.datasets_present(job)
+                snapshot = replace(snapshot, datasets=self.transfers.datasets(job), datasets_present=there)
             known = self._known[case] = choose(job.spec, index(snapshot, self.policy))
         return known
-
-    def move_facts(self, usual: MoveFacts, here: Decimal, there: Decimal) -> MoveFacts:
-        """Those of a move with the prices of both places."""
-        if (here, there) not in self._facts:
-            self._facts[here, there] = replace(usual, price_here=here, price_there=there)
-        return self._facts[here, there]

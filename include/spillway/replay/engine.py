@@ -15,6 +15,7 @@ from functools import partial
 from spillway.model import Cluster, JobRecord, PlacementPolicy, PoolTarget
 from spillway.replay.beats import Scaler
 from spillway.replay.bought import Bought
+from spillway.replay.data import Transfers
 from spillway.replay.decisions import Decisions
 from spillway.replay.foreseeing import Foreseeing
 from spillway.replay.jobs import Job, jobs_of
@@ -78,13 +79,14 @@ class _Replay:
         self.conditions, self.progress = conditions, progress
         self.chance = random.Random(seed)
         self.world = World(clusters, records[0].submitted_at)
-        self.jobs = jobs_of(records, policy.placement, conditions.spot_ok)
-        self.decisions = Decisions(self.world, policy.placement)
+        self.jobs = jobs_of(records, policy.placement, conditions)
+        self.transfers = Transfers(self.world, conditions)
+        self.decisions = Decisions(self.world, policy.placement, self.transfers)
         self.waiting = Waiting(self.world, self.decisions)
         rule, clocks = policy.scaling.forecast, policy.placement.time_zone
         self.foreseeing = None if rule is None else Foreseeing(rule, records, time_zone=clocks)
         self.scaler = Scaler(self.world, self.waiting, policy.scaling, self.foreseeing)
-        self.bought = Bought(self.world, self.decisions, policy.scaling.returning, conditions.move)
+        self.bought = Bought(self.world, policy.scaling.returning, self.transfers)
         self.recording = Recording(self.world)
         self.events: list[tuple[float, int, Callable[[], None]]] = []
         self.serial = 0
@@ -176,6 +178,8 @@ class _Replay:
         job.pool, job.began_at, job.serial = pool, self.now, job.serial + 1
         if job.started_at is None:
             job.started_at = self.now
+        if job.dataset_bytes:
+            pause += self.transfers.stage(job, pool)
         job.trains_at, job.restart = self.now + pause + job.restart, 0.0
         job.ends_at = job.trains_at + job.left
         self._at(job.ends_at, partial(self._end, job, job.serial))
@@ -198,8 +202,9 @@ class _Replay:
         if self.bought.may_return:
             for home in self.world.local:
                 for job in self.bought.returning(home, self.now):
+                    pause = self.transfers.pause(job, home, self.now)
                     self._leave(job)
-                    self._start(job, home, pause=self.recording.pause(self.conditions.move))
+                    self._start(job, home, pause)
         for target in self.scaler.plan(self.now):
             self._apply(self.world.by_key[target.cluster, target.pool], target)
 
@@ -241,7 +246,7 @@ class _Replay:
         lost = trained % self.conditions.checkpoint_every.total_seconds()
         self._leave(job)
         job.left, job.serial = left - (trained - lost), job.serial + 1
-        job.restart = self.recording.restart(self.conditions.move)
+        job.restart = self.transfers.restart()
         job.fruitless = job.fruitless + 1 if lost == trained else 0
         self.recording.interruption(self.now, job.index, lost)
         if job.fruitless < _FRUITLESS:

@@ -11,7 +11,7 @@ ABSENT = frozenset({"", "None", "none", "null", "NULL", "NA", "N/A"})
 """How the known formats write that there is no value. NaN is none of them: there it is a fault."""
 
 MOST = 1_000_000
-"""More GPUs or nodes than this no job has."""
+"""More GPUs, nodes or GiB than this no job has."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +67,17 @@ def whole(row: Mapping[str, str], column: str) -> int | None:
     if not 0 <= value <= MOST:
         raise ValueError(f"{column}: expected a number from 0 to {MOST:,}, got '{text}'")
     return int(value)
+
+
+def amount(row: Mapping[str, str], column: str) -> float | None:
+    """A number from 0 to ``MOST``; None where the field is absent."""
+    text = row.get(column, "")
+    if text in ABSENT:
+        return None
+    value = number(column, text)
+    if not 0 <= value <= MOST:
+        raise ValueError(f"{column}: expected a number from 0 to {MOST:,}, got '{text}'")
+    return value
 
 
 def number(column: str, text: str) -> float:

@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 
 from spillway.model import Priority
 from spillway.model.demand import JobRecord
-from spillway.replay.fields import ABSENT, MOST, Clock, duration, number, text, whole
+from spillway.replay.fields import ABSENT, MOST, Clock, amount, duration, number, text, whole
 
 NO_GPU = "asked for no GPU"
 NEVER_STARTED = "ended without having started"
@@ -91,6 +91,8 @@ def job_of(row: Row, table: TableFormat, clock: Clock) -> JobRecord:
             gpu_type=text(row, "gpu_type"),
             duration_estimate=duration(row, "estimate_seconds"),
             held_for=held,
+            dataset_gib=amount(row, "dataset_gib"),
+            checkpoint_gib=amount(row, "checkpoint_gib"),
         )
     )
 
@@ -199,7 +201,7 @@ def _pai_gpus(row: Row) -> int:
 
 _OWN = {
     "job", "submitted_at", "gpus", "duration_seconds", "started_at", "ended_at", "nodes", "priority", "department",
-    "gpu_type", "estimate_seconds",
+    "gpu_type", "estimate_seconds", "dataset_gib", "checkpoint_gib",
 }  # fmt: skip
 TABLES: Mapping[str, TableFormat] = {
     "csv": TableFormat(

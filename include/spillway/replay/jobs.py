@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Hashable, Iterable
 from datetime import datetime, timedelta
 
 from spillway.errors import BadTrace
-from spillway.model import JobRecord, JobSpec, PendingJob, PlacementPolicy, Priority, Tier
+from spillway.lines import GIBIBYTE
+from spillway.model import DatasetUse, JobRecord, JobSpec, PendingJob, PlacementPolicy, Priority, Tier
 from spillway.replay.pools import Node, Pool
-from spillway.replay.world import World
+from spillway.replay.world import Conditions, World
 from spillway.scaling.waiting import hold_until
 
 GPUS_PER_NODE = 8
@@ -19,23 +20,25 @@ class Job:
     """One job; moments are seconds of the replay. ``kind`` is all that its place depends on, beside how long it waits.
 
     ``left`` is how long it still trains when it next begins, ``restart`` what that takes beside it. It trains from
-    ``trains_at`` on. ``serial`` counts its starts: an end that was foreseen for
-    an earlier one is none.
+    ``trains_at`` on. ``staged`` are the clusters to which its data was brought. ``serial`` counts its starts: an end
+    that was foreseen for an earlier one is none.
     """
 
     __slots__ = (
-        "_pending", "asked_at", "began_at", "ended_at", "ends_at", "fruitless", "gpus", "gpus_per_node", "hold_until",
-        "index", "kind", "left", "nodes", "pods", "pool", "restart", "serial", "spec", "started_at", "trains_at",
-        "turn", "works",
+        "_pending", "asked_at", "began_at", "dataset_bytes", "ended_at", "ends_at", "fruitless", "gpus",
+        "gpus_per_node", "hold_until", "index", "kind", "left", "nodes", "pods", "pool", "restart", "serial", "spec",
+        "staged", "started_at", "trains_at", "turn", "works",
     )  # fmt: skip
 
     def __init__(self, index: int, spec: JobSpec, asked_at: float, works: float) -> None:
         self.index, self.spec, self.asked_at, self.works, self.left = index, spec, asked_at, works, works
         self.gpus_per_node, self.pods = spec.gpus_per_node, spec.nodes
         self.gpus = spec.gpus_per_node * spec.nodes
-        self.kind = (spec.gpus_per_node, spec.nodes, spec.priority, spec.department)
         self.turn = (spec.priority.level, index)
         self.serial = self.fruitless = 0
+        self.dataset_bytes = 0
+        self.staged: frozenset[str] = frozenset()
+        self.kind = self._kind()
         self.hold_until: float | None = None
         self.pool: Pool | None = None
         self.nodes: list[Node] = []
@@ -44,6 +47,17 @@ class Job:
         self.ended_at: float | None = None
         self.ends_at = self.trains_at = self.restart = 0.0
         self._pending: PendingJob | None = None
+
+    def stage(self, cluster: str) -> None:
+        """Its data is at the cluster from now on."""
+        self.staged |= {cluster}
+        self.kind = self._kind()
+
+    def _kind(self) -> Hashable:
+        """Of a job with data it also counts where that is, and for how long it is worth it to bring it elsewhere."""
+        spec = self.spec
+        shape = (spec.gpus_per_node, spec.nodes, spec.priority, spec.department)
+        return (*shape, spec.datasets, spec.expected_duration, self.staged) if spec.datasets else shape
 
     def pending(self, places: frozenset[tuple[str, str]], world: World) -> PendingJob:
         """The job as the scaler sees it while it waits for room."""
@@ -60,13 +74,10 @@ class Job:
         return self._pending
 
 
-def jobs_of(
-    records: Iterable[JobRecord], policy: PlacementPolicy, spot_ok: Collection[Priority] = frozenset()
-) -> list[Job]:
+def jobs_of(records: Iterable[JobRecord], policy: PlacementPolicy, conditions: Conditions) -> list[Job]:
     """The jobs in their order, whose specs say what a job file would: what a trace does not tell is nowhere said.
 
-    Those of the priorities ``spot_ok`` may be interrupted. A department that the policy has no quota for, or none, is
-    the first that has one.
+    A department that the policy has no quota for, or none, is the first that has one.
 
     Raises:
         BadTrace: a record does not tell how long its job held its GPUs.
@@ -81,13 +92,17 @@ def jobs_of(
             raise BadTrace("trace", None, f"job '{record.job}' does not tell how long it held its GPUs")
         department = usual if record.department not in policy.quotas else record.department or usual
         nodes = max(record.nodes, -(-record.gpus // GPUS_PER_NODE))
+        reads = conditions.dataset_gib if record.dataset_gib is None else record.dataset_gib
+        commits = conditions.checkpoint_gib if record.checkpoint_gib is None else record.checkpoint_gib
         shape = (
-            -(-record.gpus // nodes), nodes, record.priority or Priority.RESEARCH, department, record.duration_estimate
+            -(-record.gpus // nodes), nodes, record.priority or Priority.RESEARCH, department, record.duration_estimate,
+            reads, commits,
         )  # fmt: skip
         if shape not in specs:
-            specs[shape] = _spec(*shape, spot_ok=shape[2] in spot_ok)
+            specs[shape] = _spec(*shape, spot_ok=shape[2] in conditions.spot_ok)
         asked_at = (record.submitted_at - epoch).total_seconds()
         job = Job(len(jobs), specs[shape], asked_at, record.duration.total_seconds())
+        job.dataset_bytes = round(reads * GIBIBYTE)
         if policy.waiting is not None:
             until = hold_until(job.spec, record.submitted_at, policy.waiting)
             job.hold_until = (until - epoch).total_seconds()
@@ -101,6 +116,8 @@ def _spec(
     priority: Priority,
     department: str,
     expected: timedelta | None,
+    dataset_gib: float,
+    checkpoint_gib: float | None,
     *,
     spot_ok: bool,
 ) -> JobSpec:
@@ -114,5 +131,7 @@ def _spec(
         nodes=nodes,
         tier=Tier.PUBLIC,
         spot_ok=spot_ok,
+        datasets=(DatasetUse(name=f"{dataset_gib!r} GiB"),) if dataset_gib else (),
+        checkpoint_gib=checkpoint_gib,
         expected_duration=expected,
     )

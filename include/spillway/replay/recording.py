@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from spillway.migration import MoveFacts, estimate
 from spillway.replay.jobs import Job
 from spillway.replay.metrics import Interruptions, Orders, Place, ReplayResult, Stays
 from spillway.replay.steps import Seconds, Steps
@@ -23,7 +22,6 @@ class Recording:
         self._orders: tuple[array[Any], ...] = tuple(array(kind) for kind in "dqq")
         self._interruptions: tuple[array[Any], ...] = tuple(array(kind) for kind in "dqd")
         self._sizes = [(array("d", [0.0]), array("q", [pool.room.total])) for pool in world.pools]
-        self._pause: float | None = None
 
     def stay(self, job: int, place: int, start: float, end: float) -> None:
         for column, value in zip(self._stays, (job, place, start, end), strict=True):
@@ -48,17 +46,6 @@ class Recording:
         else:
             moments.append(at)
             sizes.append(gpus)
-
-    def pause(self, move: MoveFacts) -> float:
-        """How long a run that moves does not train, in seconds."""
-        if self._pause is None:
-            self._pause = estimate(move).known_pause.total_seconds()
-        return self._pause
-
-    def restart(self, move: MoveFacts) -> float:
-        """How long a run that was interrupted takes to train again once it has a place, in seconds."""
-        restart = estimate(move).pause["restart"]
-        return 0.0 if restart is None else restart.total_seconds()
 
     def result(
         self,

@@ -20,7 +20,8 @@ class Conditions:
     A node takes between ``boot`` to be usable. The scaler looks every ``tick``. ``move`` is what a move takes, as
     ``migration`` adds it up; with these figures 10 minutes. ``spot`` is when pools of spot have any; a pool that is not
     in it always has. Jobs of the priorities ``spot_ok`` may be interrupted. Every ``checkpoint_every`` a run commits
-    what it has trained.
+    what it has trained. Jobs that tell no other read ``dataset_gib``, and commit ``checkpoint_gib`` at a time; None is
+    as in ``move``.
     """
 
     boot: tuple[timedelta, timedelta] = (timedelta(minutes=5), timedelta(minutes=10))
@@ -43,6 +44,8 @@ class Conditions:
     spot: Mapping[tuple[str, str], Zone] = field(default_factory=dict)
     spot_ok: frozenset[Priority] = frozenset()
     checkpoint_every: timedelta = timedelta(minutes=30)
+    dataset_gib: float = 0.0
+    checkpoint_gib: float | None = None
 
 
 class World:

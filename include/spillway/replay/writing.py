@@ -15,7 +15,7 @@ from spillway.model import JobRecord
 
 COLUMNS = (
     "job", "submitted_at", "gpus", "started_at", "ended_at", "duration_seconds", "nodes", "priority", "department",
-    "gpu_type", "estimate_seconds",
+    "gpu_type", "estimate_seconds", "dataset_gib", "checkpoint_gib",
 )  # fmt: skip
 
 
@@ -45,6 +45,7 @@ def _line(job: JobRecord) -> tuple[object, ...]:
     return (
         job.job, _moment(job.submitted_at), job.gpus, _moment(job.started_at), _moment(job.ended_at),
         _seconds(job.held_for), job.nodes, job.priority, job.department, job.gpu_type, _seconds(job.duration_estimate),
+        job.dataset_gib, job.checkpoint_gib,
     )  # fmt: skip
 
 
