@@ -73,7 +73,7 @@ def test_a_cluster_without_gpus_and_a_pool_without_nodes_are_gaps(site: SiteAcce
     state = cluster_state(cluster, nodes=[node(allocatable_gpus=0)])
     gaps = preflight([replace(site, cluster=cluster, client=KnownCluster(state))])
     assert [(gap.cluster, gap.part, gap.problem, gap.checked) for gap in gaps] == [
-        ("onprem", "nodes", "none of the 1 nodes in its pools with GPUs has one to give", True),
+        ("onprem", "nodes", "of 1 node in its pools with GPUs none has one to give", True),
         ("onprem", "pool h100", "no node matches its selector (pool=h100, zone=a)", True),
     ]
 
@@ -225,7 +225,7 @@ def test_a_pool_whose_provider_gives_no_answer_or_not_what_was_asked_for_is_a_ga
         ("pool a100", "node group 'g' is not in AWS", "make it"),
         (
             "pool a100",
-            "its provider does not bring the 3 nodes that it was asked for: the limit is 0 vCPU",
+            "its provider does not bring 3 nodes as asked: the limit is 0 vCPU",
             "have its quota raised, or correct the node group",
         ),
     ]

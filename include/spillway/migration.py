@@ -17,6 +17,7 @@ from decimal import Decimal
 from enum import StrEnum
 
 from spillway.errors import MoveRefused
+from spillway.errors.counts import counted
 from spillway.lines import GIBIBYTE
 from spillway.model import Destination, Move, MoveEstimate
 
@@ -129,7 +130,7 @@ def advise(facts: MoveFacts, expected: MoveEstimate) -> MoveAdvice:
         advice = Advice.WAIT
         at_risk = _steps(facts, facts.steps_at_risk) or timedelta()
         why = (
-            f"a last checkpoint does not fit the grace, so that {facts.steps_at_risk} steps "
+            f"a last checkpoint does not fit the grace, so that {counted(facts.steps_at_risk or 0, 'step')} "
             f"({_seconds(at_risk)}) would be lost; the next checkpoint is {_seconds(ahead)} away"
         )
     elif money is not None and money <= 0:

@@ -67,7 +67,7 @@ def test_without_a_dataset_all_that_caches_have_written_goes_and_nothing_else(
     answer = spillway("cache", "purge", "cloud")
     assert (answer.code, answer.out) == (1, "deleted 3 objects, 300 bytes from the cache of cloud\n")
     assert sorted(entry.key for entry in kept.list()) == strangers
-    assert f"3 objects stay that no cache has written: {', '.join(strangers)}" in answer.err
+    assert f"3 objects left alone that no cache has written: {', '.join(strangers)}" in answer.err
 
 
 @pytest.fixture
@@ -92,9 +92,9 @@ def test_what_is_no_longer_opted_in_is_purged_alone_and_a_dry_run_changes_nothin
     spillway: Spillway, opted_out: ObjectStore
 ) -> None:
     dry = spillway("cache", "purge", "cloud", "--withdrawn", "--dry-run")
-    assert (dry.out, len(list(opted_out.list()))) == ("would delete 1 objects, 100 bytes from the cache of cloud\n", 3)
+    assert (dry.out, len(list(opted_out.list()))) == ("would delete 1 object, 100 bytes from the cache of cloud\n", 3)
     done = spillway("cache", "purge", "cloud", "--withdrawn")
-    assert (done.code, done.out) == (0, "deleted 1 objects, 100 bytes from the cache of cloud\n")
+    assert (done.code, done.out) == (0, "deleted 1 object, 100 bytes from the cache of cloud\n")
     assert listed(spillway) == [("faces", "cloud", 2, 200, 1 << 29)]
     assert spillway("cache", "purge", "cloud", "--withdrawn").out.startswith("deleted 0 objects")
 

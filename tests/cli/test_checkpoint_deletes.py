@@ -35,7 +35,7 @@ def test_the_newest_step_is_restored_as_files(spillway: Spillway, run: str, tmp_
     answer = spillway("checkpoints", "restore", run, str(folder))
     assert (answer.code, answer.err) == (0, "")
     assert answer.out == (
-        f"run {run}: wrote step 6 of attempt 1 from onprem to {folder}: 1 files, 20 bytes; 0 files were there already\n"
+        f"run {run}: wrote step 6 of attempt 1 from onprem to {folder}: 1 file, 20 bytes; 0 there already\n"
     )
     assert files(folder) == {"weights": "weights after step 6"}
     again = json.loads(spillway("checkpoints", "restore", run, str(folder), "--json").out)

@@ -123,7 +123,7 @@ def test_a_copy_of_what_became_core_is_found_where_it_may_not_be(
     became = [DIGITS | {"name": "one", "tier": "core", "prefix": "digits/shard-000.csv/"}, DIGITS | {"tier": "core"}]
     (installation.config / "datasets.yaml").write_text(yaml.safe_dump({"datasets": became}))
     code, found = gaps(spillway)
-    problem = "it holds 8 objects of dataset 'digits' that are core, which may not be there"
+    problem = "it holds 8 core objects of dataset 'digits', which may not be there"
     assert (code, ("cloud", "bucket datasets", problem) in found) == (1, True)
     assert [gap for gap in found if "dataset 'one'" in gap[2]] == []
 

@@ -48,7 +48,7 @@ def test_what_is_exported_is_read_back_as_it_was(
     ledger.import_jobs("slurm", [replace(SEVEN, held_for=timedelta(seconds=0.5), department='a, "b"\nc')])
     file = tmp_path / name
     assert main(("history", "export", str(file))) == 0
-    assert capsys.readouterr().out == f"wrote 1 jobs to {file}\n"
+    assert capsys.readouterr().out == f"wrote 1 job to {file}\n"
     assert read_trace(file).jobs == ledger.own_jobs()
     written = file.read_bytes()
     assert main(("history", "export", str(file), "--imported")) == 0

@@ -50,7 +50,7 @@ def test_nodes_are_ordered_applied_and_found_again_among_orders_and_changes(
     assert "cloud/gpu: 2 -> 3 nodes" in applied.out
     assert "  manual wants 3: 1 beside the 2 of then until" in applied.out
     again = spillway("scale", "apply")
-    assert "2 of 3 nodes are ready" in again.out
+    assert "2 of 3 nodes ready" in again.out
     assert "every pool is as wanted" in again.out
     (header, order) = spillway("scale", "orders").out.splitlines()
     assert header.split()[:4] == ["ORDER", "WHAT", "POOL", "BY"]
@@ -58,7 +58,7 @@ def test_nodes_are_ordered_applied_and_found_again_among_orders_and_changes(
     (_, change) = spillway("scale", "changes").out.splitlines()
     assert [part.strip() for part in change.split("  ") if part.strip()][1:5] == ["cloud/gpu", "2 -> 3", ME, "done"]
     withdrawn = spillway("scale", "withdraw", ordered["order"])
-    assert withdrawn.out.startswith(f"order {ordered['order']}: 1 nodes more at cloud/gpu, withdrawn")
+    assert withdrawn.out.startswith(f"order {ordered['order']}: 1 node more at cloud/gpu, withdrawn")
     assert "withdrawn" in spillway("scale", "orders").out
 
 
@@ -68,7 +68,7 @@ def test_a_shrink_shows_its_plan_and_is_ordered_by_who_approves_it(
     (leaves,) = json.loads(spillway("scale", "shrink", "cloud/gpu", "1", "--json").out)["leaving"]
     shown = spillway("scale", "shrink", "cloud/gpu", "1")
     assert shown.out.splitlines() == [
-        f"cloud/gpu: 2 -> 1 nodes; {leaves} leave",
+        f"cloud/gpu: 2 -> 1 node; leaving: {leaves}",
         "lost work: 0 s",
         "saved an hour: 32.00",
     ]

@@ -53,7 +53,7 @@ def test_every_transfer_and_refusal_is_listed_with_who_and_how(moved: None, spil
     assert header[0].strip() == "AT (UTC)"
     for row, outcome in ((withheld, "refused"), (copied, "copied"), (faces, "refused"), (image, "refused")):
         assert {"onprem -> cloud", outcome, ME} <= {cell.strip() for cell in row}
-    assert withheld[-1] == "1 objects of tier 'core' stay at 'onprem', 'cloud' may not store them"
+    assert withheld[-1] == "1 object of tier 'core' kept at 'onprem', 'cloud' may not store that tier"
     data = json.loads(spillway("transfers", "--json").out)
     assert [(line["tls"], line["objects_withheld"], line["objects_copied"]) for line in data] == [
         (False, 1, None),

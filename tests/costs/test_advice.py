@@ -90,7 +90,7 @@ def test_of_other_gpus_nothing_is_said(entry: CostEntry) -> None:
 def test_gpus_are_to_be_reserved_that_are_used_for_longer_than_it_takes_to_pay() -> None:
     # Reserved ones cost 360 x 6 for half a month: as much as 270 hours on demand. Two GPUs are used for longer.
     (found,) = advice(bought(1, 300, gpus=2), bought(2, 200, at=JUNE.starts_at))
-    assert found.evidence == "2 GPUs were bought on demand for more than 270 of 360 hours, the last of them for 300"
+    assert found.evidence == "bought on demand for more than 270 of 360 hours: 2 GPUs, the last of them for 300"
     assert found.action == (
         "reserve 2 GPUs at 6.00 instead of 8.00 an hour and declare the contract (`reserved` of the pool)"
     )
@@ -101,7 +101,7 @@ def test_gpus_are_to_be_reserved_that_are_used_for_longer_than_it_takes_to_pay()
 def test_jobs_one_after_another_share_a_reserved_gpu() -> None:
     second = bought(2, 150, at=JUNE.starts_at + timedelta(hours=150))
     (found,) = advice(bought(1, 150), second)
-    assert found.evidence.startswith("1 GPUs were bought on demand")
+    assert found.evidence.startswith("bought on demand for more than 270 of 360 hours: 1 GPU,")
 
 
 def test_break_even_is_the_part_of_the_hours_that_the_prices_have_to_each_other() -> None:
@@ -123,7 +123,7 @@ def test_cloud_nodes_without_a_pod_are_to_go_and_those_at_home_may_stay() -> Non
     nodes = nodes_of(pool, 3)
     seen = (cluster_state(home), cluster_state(cloud, nodes=nodes, pods=[pod(node=nodes[0].name)]))
     (found,) = advice(seen=seen)
-    assert found.evidence == "2 nodes with 16 GPUs run and hold no pod just now: h100-1, h100-2"
+    assert found.evidence == "without a pod just now: 2 nodes with 16 GPUs: h100-1, h100-2"
     assert found.saves == Decimal(16 * 6 * 720)
     assert found.carried_out_by == "the pool's autoscaler, or a person"
 

@@ -138,7 +138,7 @@ def test_nodes_that_are_approved_come_in_time_and_plan_and_effect_are_compared(c
     (order,) = cloud.services.ledger.scaling_orders()
     assert (order.wanted, order.ordered_by) == (FIRST + 1, "admin, approved by admin")
     assert order.ready_at is not None
-    assert f"{FIRST + 1} of {FIRST + 1} nodes are ready, all of them 0:" in run.log("effect")
+    assert f"{FIRST + 1} of {FIRST + 1} nodes ready, all of them 0:" in run.log("effect")
     assert usable_nodes(pool(cloud)) == FIRST + 1
     cloud.services.ledger.withdraw_order(order.order, datetime.now(UTC))
 

@@ -45,7 +45,7 @@ def test_work_without_gpus_runs_where_there_are_none_and_other_work_does_not() -
         "a100": ["cpu-work"],
     }
     assert said(job_spec(), seen, CPU) == (
-        Rejection(rule="node-shape", reason="needs 1 GPUs on one node, the pool's have 0", waits=False),
+        Rejection(rule="node-shape", reason="needs 1 GPU on one node, the pool's have 0", waits=False),
     )
     assert not place(CPU_WORK, snapshot(cluster_state(onprem_cluster())), placement_policy()).possible
 

@@ -175,7 +175,7 @@ CASES: dict[str, tuple[Any, Any, Any, Candidate, list[tuple[str, str, bool]]]] =
         None,
         HALF_AND_HALF,
         ONPREM,
-        [("quota", "needs 24 GPUs, 'research' never has more than 16 GPUs at onprem (8 of its own, 8 shared)", False)],
+        [("quota", "needs 24 GPUs, 'research' never has more than 16 at onprem (8 of its own, 8 shared)", False)],
     ),
     "quota that is used up": (
         job_spec(gpus_per_node=5),

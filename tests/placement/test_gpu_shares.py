@@ -47,7 +47,7 @@ def test_two_halves_share_one_gpu_and_a_third_does_not_fit() -> None:
     half = Decimal("0.5")
     assert place(HALF, seen(shared(), *promises(1, half)), placement_policy()).chosen == candidate()
     assert [(r.rule, r.reason, r.waits) for r in said(HALF, seen(shared(), *promises(2, half)))] == [
-        ("quota", "needs 0.5 GPUs, 'research' has 0 of 1 GPUs at onprem left", True),
+        ("quota", "needs 0.5 GPUs, 'research' has 0 of 1 GPU at onprem left", True),
         ("full", "needs 0.5 of a GPU, 0 of them fit now; the largest free block is 0", True),
     ]
 

@@ -51,7 +51,7 @@ def test_what_is_under_contract_is_used_first_and_then_what_is_bought_on_demand(
     chosen = [place(REQUIRED, cloud(contract, used=used), placement_policy()).chosen for used in (0, 4, 5)]
     assert chosen == [at(Billing.RESERVED), at(Billing.RESERVED), at(Billing.ON_DEMAND)]
     assert said(REQUIRED, cloud(contract, used=5)) == [
-        ("reserved", "needs 4 GPUs, 3 of the 8 under contract are left", True)
+        ("reserved", "needs 4 GPUs, 3 of the 8 under contract left", True)
     ]
     assert said(REQUIRED, cloud(ReservedContract(gpus=2))) == [
         ("reserved", "needs 4 GPUs, the contract is of 2", False)

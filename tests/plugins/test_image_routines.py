@@ -72,7 +72,7 @@ def test_every_declared_repository_has_a_task_for_each_of_its_sites() -> None:
 def test_a_repository_with_a_broken_tag_fails_its_own_task_by_name(services: Services, tmp_path: Path) -> None:
     lost = digest_of(b"broken")
     (tmp_path / "onprem/images/broken/blobs/sha256" / lost.removeprefix("sha256:")).unlink()
-    with pytest.raises(AirflowFailException, match=f"1 tags of repository 'broken' are not at .*v1: .*{lost}"):
+    with pytest.raises(AirflowFailException, match=f"1 tag of repository 'broken' not at .*v1: .*{lost}"):
         mirror("broken")
     found = mirror("whole")
     assert isinstance(found, dict)

@@ -108,7 +108,7 @@ def test_with_less_history_than_a_week_the_comparison_says_so_and_is_done(
     services.ledger.import_jobs("slurm", history(5))
     assert policies.run_comparison(days=56, dry_run=False, say=say) is None
     assert said == [
-        "nothing to compare yet: 20 jobs that have ended were submitted since 2026-02-04, over 4 days; expected at "
+        "nothing to compare yet: 20 jobs submitted since 2026-02-04 and ended, over 4 days; expected at "
         "least 7 days of them (`history import` adds another scheduler's)"
     ]
     assert not (tmp_path / "reports").exists()
@@ -123,7 +123,7 @@ def test_the_comparison_has_the_policy_the_candidate_and_the_presets_and_is_kept
     assert found is not None
     assert [policy["policy"] for policy in found["policies"]] == ["policy", "shadow", *PRESETS]
     assert {(policy["jobs"], policy["unfinished"]) for policy in found["policies"]} == {(36, 0)}
-    assert "2 jobs left out that do not tell how long they held their GPUs" in found["notes"], "those that still run"
+    assert "2 jobs left out for want of how long the GPUs were held" in found["notes"], "those that still run"
     table = next(text for text in said if text.startswith("POLICY"))
     assert "least without waits and moves" in table
     folder = tmp_path / "reports" / "replays"

@@ -163,7 +163,7 @@ def test_a_corrupt_newest_checkpoint_is_passed_over_for_the_one_before(open_run:
     assert isinstance(step, Watching)
     assert (step.attempt.candidate.cluster, step.attempt.resumed_from_step) == ("cloud", 2)
     assert "step 4" in run.story and "expected digest" in run.story
-    assert "2 steps are lost" in run.story
+    assert "lost: 2 steps;" in run.story
     assert run.committed("onprem") == (2, 4)
 
 

@@ -93,7 +93,7 @@ def test_a_run_is_moved_without_losing_a_step_or_paying_twice(
     assert first.last_step == first.committed_step == second.resumed_from_step
     assert second.first_step == done.resumed_step == int(str(first.committed_step)) + 1
     assert (done.state, done.attempt, done.to_attempt, done.reason) == (MoveState.DONE, 1, 2, "maintenance")
-    assert "steps are lost" not in run.story
+    assert "trained up to step" not in run.story
     assert run.services.ledger.cool_downs(run.services.clock()) == ()
     assert [r.attempt for r in run.services.ledger.reservations()] == [second.label], "the source is released"
     assert installation.pods_ever(run.run) == (("cloud", second.label), ("onprem", first.label))

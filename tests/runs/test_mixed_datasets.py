@@ -74,7 +74,12 @@ def test_only_the_public_folder_goes_to_a_public_site_and_the_rest_is_a_counted_
     assert (report.objects_copied, report.objects_withheld) == (2, 2)
     assert keys(services, "cloud") == set(OPEN)
     assert lines(services) == [
-        (CORE, TransferOutcome.REFUSED, 0, "2 objects of tier 'core' stay at 'onprem', 'cloud' may not store them"),
+        (
+            CORE,
+            TransferOutcome.REFUSED,
+            0,
+            "2 objects of tier 'core' kept at 'onprem', 'cloud' may not store that tier",
+        ),
         (PUBLIC, TransferOutcome.COPIED, 3, None),
     ]
 
@@ -155,7 +160,7 @@ def test_of_a_lost_home_no_copy_of_a_part_is_used_in_which_objects_became_core(
         if declared is MIXED:
             stage_datasets(services, job, "cloud", print)
         else:
-            with pytest.raises(ResidencyRefused, match="1 objects recorded there are public no more"):
+            with pytest.raises(ResidencyRefused, match="1 object of it left public by its rules"):
                 stage_datasets(services, job, "cloud", print)
             assert lines(services)[-1][1] is TransferOutcome.REFUSED
 

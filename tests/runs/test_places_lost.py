@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from spillway.errors.counts import counted
 from spillway.ledger import TransferKind, TransferOutcome
 from spillway.model import Attempt, AttemptState, JobSpec, Outcome, PodPhase, Tier, VerdictKind
 from spillway.runs.engine import Watching, conclude
@@ -89,7 +90,7 @@ def test_a_reclaimed_node_gives_notice_and_the_next_attempt_loses_nothing(
     assert one.outcome is Outcome.PREEMPTED
     assert one.last_step == one.committed_step == second.resumed_from_step
     assert eventually(lambda: run.attempts[1].first_step) == one.last_step + 1  # type: ignore[operator]
-    assert "steps are lost" not in run.story
+    assert "trained up to step" not in run.story
 
 
 def test_an_evicted_pod_is_followed_elsewhere(sandbox: SandboxSettings, start_run: Carry, make_job: MakeJob) -> None:
@@ -119,8 +120,9 @@ def test_the_loss_of_the_whole_site_costs_only_the_steps_since_the_last_replicat
     assert one.outcome is Outcome.PREEMPTED
     assert "has not answered" in str(one.reason)
     assert one.last_step is not None
-    lost = f"{one.last_step - replicated} steps are lost: {one.last_step} were trained, step {replicated} is committed"
-    assert f"{lost} at cloud" in run.story
+    lost = counted(one.last_step - replicated, "step")
+    told = f"lost: {lost}; trained up to step {one.last_step}, step {replicated} is committed at cloud"
+    assert told in run.story
     uploaded, *broken = run.services.ledger.transfers(run.run, kind=TransferKind.CHECKPOINT)
     assert (uploaded.source, uploaded.destination, uploaded.outcome) == ("onprem", "cloud", TransferOutcome.COPIED)
     assert {line.outcome for line in broken} == {TransferOutcome.FAILED}, "the lost site was asked once more"

@@ -86,7 +86,7 @@ def test_a_run_begins_beside_the_core_data_without_reading_it_and_goes_on_in_the
     ("loss", "expected"),
     [
         ("rules", "make no object public any more"),
-        ("folder", "1 objects recorded there are public no more"),
+        ("folder", "1 object of it left public by its rules"),
         ("identity", "name public_pod_connection"),
     ],
 )

@@ -300,7 +300,7 @@ def test_ordered_nodes_are_awaited_with_a_timer_and_people_are_told_once_when_th
     assert (order.base_nodes, order.wanted, order.ready_by) == (2, 3, order.ordered_at + READY_WITHIN)
     said: list[str] = []
     now_scaled(cloud, said)
-    assert "2 of 3 nodes are ready" in said[0]
+    assert "2 of 3 nodes ready" in said[0]
     assert " left" in said[0]
     late = later(cloud, SOON)
     for _ in range(2):
@@ -327,7 +327,7 @@ def test_an_order_that_is_ready_in_time_is_told_beside_its_plan(cloud: Services)
     ready_by = order.ready_by
     assert ready_by is not None
     assert outcome.lines[0] == f"planned: 3 nodes, ready by {ready_by:%H:%M:%S} UTC"
-    assert outcome.lines[1].startswith("cloud/gpu: 3 of 3 nodes are ready, all of them 0:")
+    assert outcome.lines[1].startswith("cloud/gpu: 3 of 3 nodes ready, all of them 0:")
     assert alerts(cloud) == []
 
 

@@ -91,7 +91,7 @@ def test_the_plan_says_who_stays_moves_and_pauses_what_is_lost_and_what_an_hour_
         saved_per_hour=Decimal("128.0"),
     )
     assert told(plan).splitlines() == [
-        "cloud/h100: 3 -> 1 nodes; b, c leave",
+        "cloud/h100: 3 -> 1 node; leaving: b, c",
         "stays stays",
         "moves moves to onprem/a100 (owned): lost work 0 s, does not train for 40 s at least; it has room",
         "pauses pauses: lost work 90 s; nothing else fits",
@@ -105,7 +105,7 @@ def test_what_nobody_knows_is_told_as_unknown_and_never_as_nothing() -> None:
     plan = shrink_plan(use, 0, [placed("r", "a")], {"r": Way(target=None, why="nothing else fits")})
     assert told(plan).splitlines()[1:] == [
         "r pauses: lost work not known; nothing else fits",
-        "lost work: 0 s and what is not known of 1 runs",
+        "lost work: 0 s and what is not known of 1 run",
         "saved an hour: not known, for no price is declared",
     ]
 
@@ -113,7 +113,7 @@ def test_what_nobody_knows_is_told_as_unknown_and_never_as_nothing() -> None:
 def test_a_pool_that_is_small_enough_keeps_all_and_only_may_not_grow() -> None:
     plan = shrink_plan(pool_use(busy_node("a")), 2, [placed("r", "a")], {})
     assert (plan.leaving, plan.stays, plan.departures, plan.saved_per_hour) == ((), ("r",), (), Decimal("0.0"))
-    assert told(plan) == "cloud/h100 has 1 nodes: nothing leaves, and it gets no more than 2 for now"
+    assert told(plan) == "cloud/h100 has 1 node: nothing leaves, and it gets no more than 2 for now"
 
 
 NODE = st.sampled_from(["busy", "idle", "booting"])

@@ -70,7 +70,7 @@ def test_one_job_that_fills_a_step_counts_as_a_queue(nodes_of_the_job: int, node
 def test_it_says_why() -> None:
     [target] = plan_scaling(full(pending_job(nodes=8)), {}, S2)
     assert target.contributions[0].reason == (
-        "8 more: on-premises at 85 % or above for 5 min, 1 jobs wait, 64 GPUs find no room: a step of 8"
+        "8 more: on-premises at 85 % or above for 5 min, 1 job waiting, no room for 64 GPUs: a step of 8"
     )
 
 

@@ -141,7 +141,7 @@ def test_an_object_that_failed_for_a_moment_is_copied_by_the_next_try_of_its_sha
             raise Unreachable("s3://x@cloud", "the connection was reset")
 
     ends.cloud.before = fail
-    with pytest.raises(SyncIncomplete, match=r"1 objects failed .* the first: digits/003: .* was reset") as problem:
+    with pytest.raises(SyncIncomplete, match=r"1 object failed .* the first: digits/003: .* was reset") as problem:
         copy_share(route(ends), shares[0], everything)
     assert problem.value.retry_helps
     ends.cloud.before = lambda method, key: None

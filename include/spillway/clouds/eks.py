@@ -13,6 +13,7 @@ from typing import Any
 from spillway.clouds.aws import AwsClients, typed_answers
 from spillway.clouds.base import Machine, NodeGroup
 from spillway.errors import Missing, PoolRefused
+from spillway.errors.counts import counted
 from spillway.model import ScalableNode
 
 _GOING = ("Terminating", "Detaching")
@@ -40,7 +41,7 @@ class EksNodeGroup:
             )
 
     def resize(self, wanted: int, *, kept: Sequence[ScalableNode], leaving: Sequence[str]) -> None:
-        with self._asking(f"{wanted} nodes"):
+        with self._asking(counted(wanted, "node")):
             group = self._scaling_group(self._described())
             self._check_size(group, wanted)
             present = {instance["InstanceId"]: instance for instance in _present(group)}
@@ -106,7 +107,7 @@ class EksNodeGroup:
         if not least <= wanted <= most:
             raise PoolRefused(
                 self._pool,
-                f"{wanted} nodes",
+                counted(wanted, "node"),
                 f"node group '{self._node_group}' has {least} to {most}",
                 fix="set its minimum and maximum size in AWS to those of the pool in clusters.yaml",
             )

@@ -19,6 +19,7 @@ from spillway.clouds.scalable import (
     where,
 )
 from spillway.errors import AccessDenied, PoolRefused, SpillwayError, UnknownName
+from spillway.errors.counts import counted
 from spillway.model import Cluster, NodePool, PoolUse, ScalableNode
 
 _MERGE_PATCH = "application/merge-patch+json"
@@ -143,7 +144,7 @@ class NodePools:
         if not min(least, wanted) <= nodes <= max(pool.max_nodes, wanted):
             raise PoolRefused(
                 f"{self._cluster.name}/{pool.name}",
-                f"{nodes} nodes",
+                counted(nodes, "node"),
                 f"declared are {least} to {pool.max_nodes}",
                 fix="ask for so many, or correct scaled_by.min_nodes and max_nodes in clusters.yaml",
             )

@@ -10,6 +10,7 @@ from spillway.commands.console import Console
 from spillway.commands.installation import Installation, cluster, dataset
 from spillway.commands.parsing import Parser, command, dry_run, group
 from spillway.errors import ConfigError, SpillwayError
+from spillway.errors.counts import counted
 from spillway.model import Cluster, Dataset
 from spillway.runs.services import Say, Services
 from spillway.runs.sites import bucket
@@ -108,13 +109,13 @@ def _purge(installation: Installation, console: Console, options: argparse.Names
     if options.json:
         console.data(done)
     else:
-        what = f"{done['objects']} objects, {done['bytes']} bytes"
+        what = f"{counted(done['objects'], 'object')}, {done['bytes']} bytes"
         console.say(f"{'would delete' if options.dry_run else 'deleted'} {what} from the cache of {site.name}")
     for key, reason in refused.items():
         console.complain(f"{key} stays: {reason}")
     if strange:
         named = ", ".join(strange[:NAMED]) + (", ..." if len(strange) > NAMED else "")
-        console.complain(f"{len(strange)} objects stay that no cache has written: {named}")
+        console.complain(f"{counted(len(strange), 'object')} left alone that no cache has written: {named}")
     return 1 if refused or strange else 0
 
 

@@ -17,6 +17,7 @@ from spillway.commands.console import Console
 from spillway.commands.installation import Installation, cluster, run_record
 from spillway.commands.parsing import Parser, at_least_one, command, dry_run, group
 from spillway.errors import SpillwayError
+from spillway.errors.counts import counted
 from spillway.model import Attempt, CheckpointManifest, Retention
 from spillway.runs.replicating import replica_sites, replicate_run
 from spillway.runs.restoring import restore_run
@@ -120,7 +121,7 @@ def _restore(installation: Installation, console: Console, options: argparse.Nam
     wrote = "would write" if options.dry_run else "wrote"
     console.say(
         f"run {run}: {wrote} step {done.step} of attempt {done.attempt} from {done.site} to {options.folder}: "
-        f"{done.files_written} files, {done.bytes_written} bytes; {done.files_kept} files were there already"
+        f"{counted(done.files_written, 'file')}, {done.bytes_written} bytes; {done.files_kept} there already"
     )
     return 0
 

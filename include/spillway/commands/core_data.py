@@ -9,6 +9,7 @@ from itertools import islice
 from spillway.commands.remote_reads import KEYS_LOOKED_AT, core_keys, core_prefixes, may_read, remote_gaps
 from spillway.config import Configuration
 from spillway.errors import AccessDenied, RequestRefused, SpillwayError
+from spillway.errors.counts import counted
 from spillway.model import Cluster, Dataset, Tier
 from spillway.preflight import Gap, remedy
 from spillway.runs.services import Connect
@@ -131,7 +132,7 @@ def _stored_gaps(site: Cluster, core: list[Dataset], connect: Connect) -> Iterat
             yield Gap(
                 cluster=site.name,
                 part=f"bucket {bucket_name}",
-                problem=f"it holds {len(keys)} objects of dataset '{name}' that are core, which may not be there",
+                problem=f"it holds {counted(len(keys), 'core object')} of dataset '{name}', which may not be there",
                 fix="they were copied before they became core, or past Spillway: remove them, all versions",
             )
 

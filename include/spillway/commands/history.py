@@ -11,6 +11,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from spillway.commands.console import Console
 from spillway.commands.installation import Installation
 from spillway.commands.parsing import Parser, at_least_one, command, dry_run, group
+from spillway.errors.counts import counted
 
 
 def register(parser: Parser) -> None:
@@ -54,7 +55,7 @@ def _export(installation: Installation, console: Console, options: argparse.Name
     jobs = ledger.job_history() if options.imported else ledger.own_jobs()
     if not options.dry_run:
         write_trace(options.file, jobs)
-    console.say(f"{'would write' if options.dry_run else 'wrote'} {len(jobs)} jobs to {options.file}")
+    console.say(f"{'would write' if options.dry_run else 'wrote'} {counted(len(jobs), 'job')} to {options.file}")
     return 0
 
 

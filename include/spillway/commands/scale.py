@@ -10,6 +10,7 @@ from spillway.codec import encode
 from spillway.commands.console import Console
 from spillway.commands.installation import Installation
 from spillway.commands.parsing import Parser, at_least_one, command, dry_run, group
+from spillway.errors.counts import counted
 from spillway.model import ManualOrder, OrderKind, ScalingChange
 from spillway.runs.services import Services
 
@@ -153,7 +154,7 @@ def _change_row(change: ScalingChange) -> tuple[object, ...]:
 def change_outcome(change: ScalingChange) -> str:
     """What became of the change."""
     if change.problem is not None:
-        return f"not done in {change.tries} tries: {change.problem}"
+        return f"not done in {counted(change.tries, 'try', 'tries')}: {change.problem}"
     if change.asked_at is None:
         return "broken off before it was done"
     if change.reached_at is None:
@@ -166,7 +167,8 @@ def _tell(console: Console, options: argparse.Namespace, order: ManualOrder) -> 
         console.data(encode(order))
         return
     place, until = f"{order.cluster}/{order.pool}", _moment(order.until)
-    what = f"{order.nodes} nodes more" if order.kind is OrderKind.ADD else f"down to {order.nodes} nodes"
+    nodes = counted(order.nodes, "node")
+    what = f"{nodes} more" if order.kind is OrderKind.ADD else f"down to {nodes}"
     state = "withdrawn" if order.withdrawn_at is not None else f"until {until} UTC"
     console.say(f"order {order.order}: {what} at {place}, {state}; the scaler carries it out with its next look")
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from spillway.commands.console import Console, OutputLost, printable
 from spillway.commands.installation import Installation, cluster, dataset
 from spillway.commands.parsing import Parser, carried_out, delete_up_to, dry_run
+from spillway.errors.counts import counted
 from spillway.model import DELETE_SHARE_MAX
 from spillway.runs.moving_datasets import copy_dataset
 from spillway.sync.progress import Paced
@@ -77,7 +78,7 @@ def _sync(installation: Installation, console: Console, options: argparse.Namesp
 
 
 def _done(report: SyncReport) -> str:
-    moved = f"{report.objects_copied} objects, {report.bytes_copied} bytes"
+    moved = f"{counted(report.objects_copied, 'object')}, {report.bytes_copied} bytes"
     deleted = report.count(ObjectFate.DELETED)
     more = f"; deleted {deleted}" if deleted and not report.dry_run else f"; would delete {deleted}" if deleted else ""
     kept = f"; {report.objects_withheld} withheld" if report.objects_withheld else ""

@@ -9,6 +9,7 @@ from decimal import Decimal
 
 from spillway.attribution import MonthlyCost, total_of
 from spillway.costs.lines import lines
+from spillway.errors.counts import counted
 from spillway.model import Attempt, Billing, Cluster, ClusterState, NodePool, Outcome
 from spillway.months import Month
 from spillway.pricing import EXACT, break_even_hours, declared_price, gpu_hours, hourly_price
@@ -100,9 +101,9 @@ def _reserved(
             if pays:
                 yield Advice(
                     about=f"pool {cluster.name}/{pool.name}",
-                    evidence=f"{len(pays)} GPUs were bought on demand for more than {breaks_even:.0f} of "
-                    f"{elapsed:.0f} hours, the last of them for {busy[len(pays) - 1]:.0f}",
-                    action=f"reserve {len(pays)} GPUs at {reserved:.2f} instead of {on_demand:.2f} an hour "
+                    evidence=f"bought on demand for more than {breaks_even:.0f} of {elapsed:.0f} hours: "
+                    f"{counted(len(pays), 'GPU')}, the last of them for {busy[len(pays) - 1]:.0f}",
+                    action=f"reserve {counted(len(pays), 'GPU')} at {reserved:.2f} instead of {on_demand:.2f} an hour "
                     "and declare the contract (`reserved` of the pool)",
                     saves=EXACT.multiply(total_of(pays), whole),
                     carried_out_by="train",
@@ -135,7 +136,8 @@ def _idle_nodes(seen: Iterable[ClusterState], month: Month) -> Iterable[Advice]:
             if price is not None and gpus:
                 yield Advice(
                     about=f"pool {state.cluster.name}/{pool.name}",
-                    evidence=f"{len(idle)} nodes with {float(gpus):g} GPUs run and hold no pod just now: "
+                    evidence=f"without a pod just now: {counted(len(idle), 'node')} with "
+                    f"{counted(float(gpus), 'GPU', form='g')}: "
                     f"{', '.join(node.name for node in idle[:5])}{', ...' if len(idle) > 5 else ''}",
                     action="let them go until they are needed",
                     saves=EXACT.multiply(EXACT.multiply(gpus, price), month.hours),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from spillway.errors.counts import counted
 from spillway.errors.root import SpillwayError
 
 
@@ -29,7 +30,7 @@ class SyncIncomplete(SpillwayError):
     retry_helps = True
 
     def __init__(self, dataset: str, where: str, *, failed: int, refused: int, first: str) -> None:
-        counts = f"{failed} objects failed and may arrive with the next sync, {refused} are refused as they are"
+        counts = f"{counted(failed, 'object')} failed and may arrive with the next sync, refused as they are: {refused}"
         super().__init__(f"dataset '{dataset}' is not whole at {where}: {counts}; the first: {first}")
         self.dataset, self.where, self.failed, self.refused = dataset, where, failed, refused
         self.retry_helps = failed > 0
@@ -44,7 +45,7 @@ class MirrorIncomplete(SpillwayError):
 
     def __init__(self, repository: str, where: str, failures: Sequence[str], *, retry_helps: bool) -> None:
         super().__init__(
-            f"{len(failures)} tags of repository '{repository}' are not at {where} as they should be: "
+            f"{counted(len(failures), 'tag')} of repository '{repository}' not at {where} as wanted: "
             f"{'; '.join(failures[:5])}{'; ...' if len(failures) > 5 else ''}"
         )
         self.repository, self.where, self.failures, self.retry_helps = repository, where, tuple(failures), retry_helps

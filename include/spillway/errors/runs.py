@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from spillway.errors.counts import counted
 from spillway.errors.root import SpillwayError
 
 
@@ -37,7 +38,9 @@ class InsufficientHistory(SpillwayError):
     """A history without a single measured step, or with too few for what is asked of it."""
 
     def __init__(self, steps: int, problem: str = "none of which was measured, and no job") -> None:
-        super().__init__(f"the history has {steps} steps, {problem}; record samples first, or import a history of jobs")
+        super().__init__(
+            f"the history has {counted(steps, 'step')}, {problem}; record samples first, or import a history of jobs"
+        )
         self.steps, self.problem = steps, problem
 
 

@@ -18,6 +18,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from spillway.commands.console import Console, open_closed_streams
 from spillway.commands.parsing import Parser, WordsRefused, at_least_one, group
 from spillway.errors import SpillwayError
+from spillway.errors.counts import counted
 from spillway.forecast.backtest import METHODS, Score, backtest
 from spillway.forecast.base import History
 from spillway.forecast.choosing import fit
@@ -97,7 +98,9 @@ def _backtest(console: Console, options: argparse.Namespace) -> int:
             "now": [{"horizon": choice.step, "model": choice.name, "reason": choice.reason} for choice in chosen],
         })  # fmt: skip
         return 0
-    console.say(f"{len(trace.jobs)} jobs, {history.present} steps of {history.step}, {_span(history)}")
+    console.say(
+        f"{counted(len(trace.jobs), 'job')}, {counted(history.present, 'step')} of {history.step}, {_span(history)}"
+    )
     console.table(HEADER, [_row(score, history) for score in scores])
     for choice in chosen:
         console.say(f"now, {choice.reason}: {choice.name}")

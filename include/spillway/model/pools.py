@@ -8,6 +8,8 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from enum import StrEnum
 
+from spillway.errors.counts import counted
+
 
 class Billing(StrEnum):
     """How a GPU-hour is paid for. ``OWNED`` is the on-premises marginal price, which may be 0 when configured so."""
@@ -96,7 +98,9 @@ def shape_in_words(gpus_per_node: int, nodes: int, fraction: Decimal | None, cpu
     """What a job asks for, for people: ``2 x 8 GPUs``, ``0.5 of a GPU``, or ``2 x 16 cores`` without GPUs."""
     if fraction is not None:
         return f"{fraction} of a GPU"
-    return f"{nodes} x {gpus_per_node} GPUs" if gpus_per_node else f"{nodes} x {cpu_millicores / 1000:g} cores"
+    return (
+        f"{nodes} x {counted(gpus_per_node, 'GPU')}" if gpus_per_node else f"{nodes} x {cpu_millicores / 1000:g} cores"
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

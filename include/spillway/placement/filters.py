@@ -7,6 +7,7 @@ from decimal import Decimal
 from functools import lru_cache, partial
 
 from spillway.budget import cost_within, month_in
+from spillway.errors.counts import counted
 from spillway.images.environment import Environment
 from spillway.images.reference import ImageReference
 from spillway.model import Billing, BudgetState, Candidate, JobSpec, Rejection, Tier
@@ -44,7 +45,8 @@ def node_shape(job: JobSpec, candidate: Candidate, context: Context) -> Rejectio
             "node-shape",
             f"needs {_beside_gpus(_pod(job, context))} a node, the pool's have {_beside_gpus(empty_node(pool))}",
         )
-    return never("node-shape", f"needs {job.gpus_per_node} GPUs on one node, the pool's have {pool.gpus_per_node}")
+    needs = counted(job.gpus_per_node, "GPU")
+    return never("node-shape", f"needs {needs} on one node, the pool's have {pool.gpus_per_node}")
 
 
 def declared_maximum(job: JobSpec, candidate: Candidate, context: Context) -> Rejection | None:
@@ -148,7 +150,7 @@ def quota(job: JobSpec, candidate: Candidate, context: Context) -> Rejection | N
     if job.gpus > most:
         return never(
             "quota",
-            f"needs {job.gpus} GPUs, '{job.department}' never has more than {most} GPUs at {kind} "
+            f"needs {counted(job.gpus, 'GPU')}, '{job.department}' never has more than {most} at {kind} "
             f"({gpus.own[job.department]} of its own, {gpus.rest} shared{', the rest lent' if borrowing else ''})",
         )
     available = context.once(
@@ -157,8 +159,8 @@ def quota(job: JobSpec, candidate: Candidate, context: Context) -> Rejection | N
     )
     if job.gpus <= available:
         return None
-    left = f"{available.normalize():f} of {most} GPUs at {kind} left"
-    return waits("quota", f"needs {job.gpus} GPUs, '{job.department}' has {left}")
+    left = f"{available.normalize():f} of {counted(most, 'GPU')} at {kind} left"
+    return waits("quota", f"needs {counted(job.gpus, 'GPU')}, '{job.department}' has {left}")
 
 
 def budget(job: JobSpec, candidate: Candidate, context: Context) -> Rejection | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from decimal import Decimal
 
+from spillway.errors.counts import counted
 from spillway.model import Billing, Candidate, JobSpec, NodePool, Rejection
 from spillway.placement.context import Context
 from spillway.placement.filters import never, waits
@@ -24,11 +25,13 @@ def reserved(job: JobSpec, candidate: Candidate, context: Context) -> Rejection 
         return None if pays_from is None else _breaks_even(job, pays_from)
     most = pool.reserved.gpus
     if job.gpus > most:
-        return never("reserved", f"needs {job.gpus} GPUs, the contract is of {most}")
+        return never("reserved", f"needs {counted(job.gpus, 'GPU')}, the contract is of {most}")
     left = most - context.once(("reserved", candidate), lambda: _in_use(candidate, context))
     if job.gpus <= left:
         return None
-    return waits("reserved", f"needs {job.gpus} GPUs, {left.normalize():f} of the {most} under contract are left")
+    return waits(
+        "reserved", f"needs {counted(job.gpus, 'GPU')}, {left.normalize():f} of the {most} under contract left"
+    )
 
 
 def _in_use(place: Candidate, context: Context) -> Decimal:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from spillway.errors.counts import counted
 from spillway.model import ClusterState, NodePool, NodeState, SiteKind
 from spillway.preflight.gaps import Gap
 
@@ -17,7 +18,7 @@ def node_gaps(state: ClusterState) -> Iterator[Gap]:
         yield Gap(
             cluster=name,
             part="nodes",
-            problem=f"none of the {len(with_gpus)} nodes in its pools with GPUs has one to give",
+            problem=f"of {counted(len(with_gpus), 'node')} in its pools with GPUs none has one to give",
             fix="install the NVIDIA device plugin, or look at the one on its nodes",
         )
     for pool in state.cluster.pools:

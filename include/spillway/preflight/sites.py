@@ -11,6 +11,7 @@ from typing import Protocol, TypeVar, runtime_checkable
 from spillway.clouds.base import ClusterClient, NodePoolScaler
 from spillway.clouds.rights import Right
 from spillway.errors import AccessDenied, Missing, PreconditionFailed, SpillwayError, Unreachable
+from spillway.errors.counts import counted
 from spillway.leases import clock_problem
 from spillway.model import Cluster
 from spillway.preflight.gaps import Gap
@@ -141,7 +142,7 @@ def _scaling_gaps(site: SiteAccess) -> Iterator[Gap]:
             yield Gap(
                 cluster=cluster.name,
                 part=f"pool {name}",
-                problem=f"its provider does not bring the {found.wanted} nodes that it was asked for: {found.problem}",
+                problem=f"its provider does not bring {counted(found.wanted, 'node')} as asked: {found.problem}",
                 fix="have its quota raised, or correct the node group",
             )
 

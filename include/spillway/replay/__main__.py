@@ -16,6 +16,7 @@ from spillway.commands.console import Console, OutputLost, open_closed_streams
 from spillway.commands.history import trace_options
 from spillway.commands.parsing import Parser, WordsRefused, at_least_one
 from spillway.errors import SpillwayError
+from spillway.errors.counts import counted
 
 DAY = 86400.0
 MOST_DAYS = 36_525
@@ -108,7 +109,11 @@ def _replay(console: Console, options: argparse.Namespace) -> int:
     clock = Clock(zone=options.zone) if options.epoch is None else Clock(zone=options.zone, epoch=options.epoch)
     trace = read_trace(options.trace, format=options.format, clock=clock, leave_out_bad_rows=options.leave_out_bad_rows)
     whole, untold = replayable(trace.jobs)
-    notes = [*trace.notes, *(f"{count:,} rows left out: {why}" for why, count in trace.left_out.items()), *untold]
+    notes = [
+        *trace.notes,
+        *(f"{counted(count, 'row', form=',')} left out: {why}" for why, count in trace.left_out.items()),
+        *untold,
+    ]
     if not whole:
         console.complain(f"{options.trace} has no job that tells how long it held its GPUs; nothing to replay")
         return 1

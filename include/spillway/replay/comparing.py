@@ -19,6 +19,7 @@ from spillway.config.document import read
 from spillway.config.load import NOT_SAID
 from spillway.config.policy import PolicyFile
 from spillway.errors import ConfigError, UnknownName
+from spillway.errors.counts import counted
 from spillway.model import Cluster, JobRecord, PlacementPolicy, QuotaShare, SiteKind
 from spillway.replay.bounds import Bounds, fluid_bound, placement_bound
 from spillway.replay.engine import Policy, replay
@@ -82,7 +83,8 @@ def clusters_of(file: Path, local_gpus: int | None = None) -> tuple[Cluster, ...
     home = clusters[at]
     (first, *_) = (pool for pool in home.pools if pool.gpus_per_node)
     if local_gpus % first.gpus_per_node or local_gpus < first.gpus_per_node:
-        said = f"nodes of pool '{first.name}' have {first.gpus_per_node} GPUs, and {local_gpus} are no whole nodes"
+        each = counted(first.gpus_per_node, "GPU")
+        said = f"nodes of pool '{first.name}' have {each}, and {local_gpus} are no whole nodes"
         raise ConfigError(str(file), f"clusters[{at}].pools", said)
     sized = replace(first, max_nodes=local_gpus // first.gpus_per_node)
     return (*clusters[:at], replace(home, pools=(sized,)), *clusters[at + 1 :])
@@ -109,7 +111,8 @@ def replayable(records: Sequence[JobRecord]) -> tuple[tuple[JobRecord, ...], tup
     """The jobs that tell how long they held their GPUs, and how many do not, in words, if any."""
     whole = tuple(job for job in records if job.duration is not None)
     left = len(records) - len(whole)
-    return whole, (f"{left:,} jobs left out that do not tell how long they held their GPUs",) if left else ()
+    told = f"{counted(left, 'job', form=',')} left out for want of how long the GPUs were held"
+    return whole, (told,) if left else ()
 
 
 def comparison(

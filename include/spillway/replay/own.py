@@ -9,6 +9,7 @@ from pathlib import Path
 
 from spillway.config.load import POLICY, SHADOW
 from spillway.demand.render import aligned
+from spillway.errors.counts import counted
 from spillway.model import Cluster, JobRecord
 from spillway.replay.comparing import Following, comparison, policy_of, replayable
 from spillway.replay.engine import Policy
@@ -49,9 +50,9 @@ def own_comparison(
     covered = jobs[-1].submitted_at - jobs[0].submitted_at if jobs else timedelta(0)
     if covered < ENOUGH:
         return (
-            f"nothing to compare yet: {len(jobs)} jobs that have ended were submitted since {since:%Y-%m-%d}, over "
-            f"{covered.days} days; expected at least {ENOUGH.days} days of them (`history import` adds another "
-            "scheduler's)"
+            f"nothing to compare yet: {counted(len(jobs), 'job')} submitted since {since:%Y-%m-%d} and ended, over "
+            f"{counted(covered.days, 'day')}; expected at least {ENOUGH.days} days of them "
+            "(`history import` adds another scheduler's)"
         )
     usable = [cluster for cluster in clusters if any(pool.max_gpus for pool in cluster.pools)]
     return comparison("own history", jobs, usable, policies, notes=notes, following=following)

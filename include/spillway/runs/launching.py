@@ -11,6 +11,7 @@ from spillway.checkpoints.progress import read_progress
 from spillway.checkpoints.store import CheckpointStore, ResumePoint
 from spillway.clouds.pod import build_pod, grace_seconds
 from spillway.errors import CorruptCheckpoint, Fenced, NoValidCheckpoint, SpillwayError
+from spillway.errors.counts import counted
 from spillway.images.gate import require_environment, require_image
 from spillway.images.reference import ImageReference
 from spillway.ledger import TransferKind
@@ -103,7 +104,8 @@ def _resume_point(services: Services, attempt: Attempt, say: Say) -> ResumePoint
     reached = max((known.last_step for known in earlier if known.last_step is not None), default=0)
     if reached > (resume.step or 0):
         newest = "no step" if resume.step is None else f"step {resume.step}"
-        say(f"{reached - (resume.step or 0)} steps are lost: {reached} were trained, {newest} is committed at {site}")
+        lost = counted(reached - (resume.step or 0), "step")
+        say(f"lost: {lost}; trained up to step {reached}, {newest} is committed at {site}")
     return resume
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from functools import partial
 
 from spillway.checkpoints.replicate import ReplicationReport, replicate
+from spillway.errors.counts import counted
 from spillway.ledger import TransferKind, TransferOutcome
 from spillway.model import Attempt
 from spillway.runs.routes import Shipment, open_route
@@ -56,7 +57,7 @@ def copy_checkpoints(
     if report.steps_copied:
         moved = f"{report.bytes_copied} bytes" if report.bytes_copied else "0 bytes: all their parts were there already"
         say(
-            f"checkpoints of {attempt.run}: {report.steps_copied} steps copied from {source} to {target}, "
+            f"checkpoints of {attempt.run}: {counted(report.steps_copied, 'step')} copied from {source} to {target}, "
             f"newest {report.newest_step}, {moved}"
         )
     return report

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from spillway.errors import BadData, ResidencyRefused
+from spillway.errors.counts import counted
 from spillway.ledger import TransferKind
 from spillway.model import Attempt, Dataset, DatasetUse, JobSpec, Tier
 from spillway.runs.moving_datasets import require_whole
@@ -56,7 +57,7 @@ def require_recorded_part(services: Services, use: DatasetUse, target: str, *, r
     except ValueError as problem:
         raise BadData(f"{site.datasets.name}/{record}", f"{problem}; sync the dataset to this site again") from problem
     if strays:
-        fix = f"by its rules in datasets.yaml {strays} objects recorded there are {use.part} no more: stage it anew"
+        fix = f"{counted(strays, 'object')} of it left {use.part} by its rules in datasets.yaml: stage it anew"
         raise _refusal(services, dataset, target, run, fix)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from spillway.errors import SpillwayError
+from spillway.errors.counts import counted
 from spillway.images.reference import ImageReference
 from spillway.model import DatasetUse, JobSpec, PlacementDecision, Snapshot, Tier
 from spillway.placement.explain import explanation, once
@@ -78,4 +79,4 @@ def _plan_dataset(services: Services, use: DatasetUse, target: str, *, remote: b
         let_read(services, dataset, target)
         return f"dataset {dataset.name} would be read at {dataset.home}, over the link"
     report = copy_dataset(services, dataset, target, whole=True, part=use.part, dry_run=True)
-    return f"would sync dataset {use}: {report.objects_copied} objects, {report.bytes_copied} bytes"
+    return f"would sync dataset {use}: {counted(report.objects_copied, 'object')}, {report.bytes_copied} bytes"

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from spillway.errors import ResidencyRefused, SpillwayError
+from spillway.errors.counts import counted
 from spillway.ledger import Transfer, TransferKind, TransferOutcome
 from spillway.lines import link_between
 from spillway.model import Dataset, Tier
@@ -149,18 +150,18 @@ class OpenRoute:
     def withhold(self, objects: int) -> None:
         """Write the line of core objects that a sync left where they are, a counted group without their names."""
         here, there = self._line.source, self._line.destination
-        self._refuse(objects, f"objects of tier '{Tier.CORE}' stay at '{here}', '{there}' may not store them")
+        self._refuse(objects, f"of tier '{Tier.CORE}' kept at '{here}', '{there}' may not store that tier")
 
     def bar(self, objects: int) -> None:
         """Write the line of objects that a sync refused by name, because their tags say core or could not be read."""
-        self._refuse(objects, "objects are refused, because of their tags or because nobody could read these")
+        self._refuse(objects, "refused, because of tags or because nobody could read these")
 
     def _refuse(self, objects: int, reason: str) -> None:
         refused = dataclasses.replace(
             self._line,
             tier=Tier.CORE,
             outcome=TransferOutcome.REFUSED,
-            reason=f"{objects} {reason}",
+            reason=f"{counted(objects, 'object')} {reason}",
             objects_withheld=objects,
         )
         self._services.ledger.record_transfer(refused)
@@ -220,7 +221,7 @@ def note_reading(services: Services, dataset: Dataset, target: str, *, run: str)
         outcome=TransferOutcome.READ,
         size_bytes=sum(sizes),
         tls=urlsplit(endpoint).scheme == "https",
-        reason=f"a pod may read these {len(sizes)} objects over the link; {_kept(services, dataset, target)}",
+        reason=f"a pod may read {counted(len(sizes), 'object')} over the link; {_kept(services, dataset, target)}",
     )
     services.ledger.record_transfer(line)
 

@@ -15,6 +15,7 @@ from datetime import timedelta
 
 from spillway.clouds.base import NodePoolScaler
 from spillway.errors import SpillwayError
+from spillway.errors.counts import counted
 from spillway.model import OrderKind, PoolTarget, PoolUse, ScalingChange, ScalingSnapshot
 from spillway.runs.scaling_effects import note_effects, tell_failed, tell_given_up, tell_refused
 from spillway.runs.scaling_facts import Key, closed_nodes, scalers, scaling_snapshot
@@ -61,7 +62,8 @@ class Scaled:
     def told(self, target: PoolTarget) -> str:
         """The target of one pool and every reason for it, for a person."""
         use, place = self.use(target), f"{target.cluster}/{target.pool}"
-        head = f"{use.wanted} -> {target.nodes} nodes" if self.differs(target) else f"{use.wanted} nodes, as wanted"
+        nodes = counted(target.nodes, "node")
+        head = f"{use.wanted} -> {nodes}" if self.differs(target) else f"{nodes}, as wanted"
         lines = [f"{place}: {head}"]
         lines += [f"  {wish.source} wants {wish.nodes}: {wish.reason}" for wish in target.contributions]
         lines += [f"  held back: {clamp}" for clamp in target.clamps]

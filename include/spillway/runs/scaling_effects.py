@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
+from spillway.errors.counts import counted
 from spillway.model import ManualOrder, PoolTarget, PoolUse, ScalingAlert, ScalingChange, ScalingSnapshot
 from spillway.runs.notices import targets
 from spillway.runs.scaling_facts import Key
@@ -37,9 +38,9 @@ def note_effects(services: Services, seen: ScalingSnapshot, say: Say) -> None:
         if is_reached(use, change):
             services.ledger.change_is_reached(change, now)
             after = _since(now - change.asked_at)
-            say(f"{_name(key)} has its {change.target.nodes} nodes {after} after they were asked for")
+            say(f"{_name(key)} has its {counted(change.target.nodes, 'node')} {after} after asking")
         elif use.problem:
-            title = f"{_name(key)} does not get its {change.target.nodes} nodes: {use.problem}"
+            title = f"{_name(key)} does not get its {counted(change.target.nodes, 'node')}: {use.problem}"
             _tell(services, key, f"provider/{change.number}", title, _orders_text(change), say)
     for order in seen.orders:
         use = known.get((order.cluster, order.pool))
@@ -83,7 +84,7 @@ def follow_order(services: Services, order: ManualOrder, use: PoolUse, say: Say)
 def order_told(order: ManualOrder, use: PoolUse, now: datetime) -> str:
     """How far an order of more nodes is, with its timer."""
     ready = usable_nodes(use)
-    line = f"{order.cluster}/{order.pool}: {ready} of {order.wanted} nodes are ready"
+    line = f"{order.cluster}/{order.pool}: {ready} of {counted(order.wanted, 'node')} ready"
     if order.ready_at is not None:
         return f"{line}, all of them {_since(order.ready_at - order.ordered_at)} after they were ordered"
     if order.ready_by is None:
@@ -116,7 +117,7 @@ def tell_given_up(services: Services, target: PoolTarget, say: Say) -> None:
 def tell_refused(services: Services, change: ScalingChange, say: Say) -> None:
     """Tell once of a provider that does not carry out what is wanted, whatever that comes to until it does again."""
     key = (change.cluster, change.pool)
-    title = f"{_name(key)} was not brought from {change.before} to {change.target.nodes} nodes"
+    title = f"{_name(key)} was not brought from {change.before} to {counted(change.target.nodes, 'node')}"
     first = services.ledger.refused_since(change)
     _tell(services, key, f"refused/{first}", title, f"{change.problem}. {_orders_text(change)}", say)
 

@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 from spillway.errors import MoveRefused, PoolRefused, SpillwayError, UnknownName
+from spillway.errors.counts import counted
 from spillway.migration import estimate
 from spillway.model import Attempt, ClusterState, ManualOrder, OrderKind, PoolUse, VerdictKind
 from spillway.placement.explain import name
@@ -65,7 +66,7 @@ def add_text(services: Services, use: PoolUse, nodes: int) -> str:
     if wanted > use.pool.max_nodes:
         said = f"it is to have {before} and may have {use.pool.max_nodes}"
         raise PoolRefused(
-            place, f"{nodes} nodes more", said, fix="order fewer, or raise its max_nodes in clusters.yaml"
+            place, f"{counted(nodes, 'node')} more", said, fix="order fewer, or raise its max_nodes in clusters.yaml"
         )
     price = node_hour(use.pool)
     costs = "not known, for no price is declared" if price is None else f"{price * nodes:.2f}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from spillway.errors.counts import counted
 from spillway.model import ManualOrder, MoveState, OrderKind, Outcome, PoolUse, VerdictKind
 from spillway.placement.explain import name
 from spillway.runs.scaling_effects import follow_order, order_told, usable_nodes
@@ -43,13 +44,13 @@ def order_outcome(services: Services, order: str, departures: tuple[Departure, .
     if known.kind is OrderKind.ADD:
         known = follow_order(services, known, use, say)
         in_time = known.ready_at is not None and known.ready_by is not None and known.ready_at <= known.ready_by
-        planned = f"planned: {known.wanted} nodes, ready by {known.ready_by:%H:%M:%S} UTC"
+        planned = f"planned: {counted(known.wanted, 'node')}, ready by {known.ready_by:%H:%M:%S} UTC"
         over = known.ready_at is not None or not known.holds_at(now)
         return OrderOutcome(over=over, as_planned=in_time, lines=(planned, order_told(known, use, now)))
     left = [node.name for node in use.nodes if node.name in known.remove]
     has = nodes_of(use)
     there = f", {', '.join(left)} still there" if left else ""
-    lines = [f"planned: {known.nodes} nodes; now: {has}, {usable_nodes(use)} of them ready{there}"]
+    lines = [f"planned: {counted(known.nodes, 'node')}; now: {has}, {usable_nodes(use)} of them ready{there}"]
     fates = [_fate(services, departure) for departure in departures]
     lines += [line for _, line in fates]
     done = not left and has <= known.nodes

@@ -16,6 +16,7 @@ from spillway.errors import (
     ResidencyRefused,
     SpillwayError,
 )
+from spillway.errors.counts import counted
 from spillway.images.mirror import MirrorReport
 from spillway.images.reference import ImageReference
 from spillway.model import Attempt, AttemptState, Dataset, DatasetUse, JobSpec, ObjectInfo
@@ -131,7 +132,7 @@ def _stage_dataset(
         home = dataset.home
         say(f"dataset {use}: its home {home} cannot give it ({problem}); the verified copy at {target} is used")
         return None
-    say(f"dataset {use} is at {target}: {report.objects_copied} objects copied, {report.bytes_copied} bytes")
+    say(f"dataset {use} is at {target}: {counted(report.objects_copied, 'object')} copied, {report.bytes_copied} bytes")
     return report
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
+from spillway.errors.counts import counted
 from spillway.model import Contribution, Forecast, ScalingSnapshot, Source
 from spillway.scaling.rules import ForecastRule, ScalingRules
 from spillway.scaling.sizes import PoolSize
@@ -31,7 +32,7 @@ def foreseen(
         if (forecast := forecasts.get(size.key)) is not None and size.gpus_per_node:
             gpus = gpus_wanted(forecast, rule, snapshot.taken_at)
             if gpus is not None:
-                found[size.key] = _wish(size, gpus, f"{gpus} GPUs foreseen here", forecast)
+                found[size.key] = _wish(size, gpus, f"{counted(gpus, 'GPU')} foreseen here", forecast)
     whole = forecasts.get(EVERYWHERE)
     wanted = None if whole is None else gpus_wanted(whole, rule, snapshot.taken_at)
     local = _local_gpus(snapshot, rules)
@@ -39,7 +40,9 @@ def foreseen(
     if whole is not None and wanted is not None and local is not None and first is not None:
         elsewhere = sum(size.nodes * size.gpus_per_node for size in sizes if size is not first)
         beyond = max(0, wanted - local - elsewhere)
-        wish = _wish(first, beyond, f"{wanted} GPUs foreseen, {local} on-premises, {elsewhere} in other pools", whole)
+        wish = _wish(
+            first, beyond, f"{counted(wanted, 'GPU')} foreseen, {local} on-premises, {elsewhere} in other pools", whole
+        )
         if first.key not in found or found[first.key].nodes < wish.nodes:
             found[first.key] = wish
     return found

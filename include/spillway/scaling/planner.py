@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
 
+from spillway.errors.counts import counted
 from spillway.model import Forecast, ManualOrder, OrderKind, PoolTarget, ScalingSnapshot
 from spillway.scaling.ahead import foreseen
 from spillway.scaling.demand import demand_of
@@ -118,7 +119,7 @@ def _target(size: PoolSize, wishes: Wishes, orders: Sequence[ManualOrder], purse
     """What the wishes come to, within what the pool may have, what the budget bears, and what pods allow."""
     least, most, wanted, clamps = size.least, size.use.pool.max_nodes, max(size.least, wishes.nodes), list[str]()
     if wanted > most:
-        clamps.append(f"{wanted} nodes wanted, it may have {most}")
+        clamps.append(f"{counted(wanted, 'node')} wanted, it may have {most}")
     bound = most if wishes.bound is None else max(least, min(most, wishes.bound))
     nodes, victims = min(wanted, bound), tuple[str, ...]()
     if size.held_until is not None:
@@ -127,7 +128,7 @@ def _target(size: PoolSize, wishes: Wishes, orders: Sequence[ManualOrder], purse
     if nodes > size.nodes:
         affordable = purse.affords(size)
         if affordable is not None and nodes - size.nodes > affordable:
-            clamps.append(f"{nodes - size.nodes} more nodes wanted, the budget bears {affordable}")
+            clamps.append(f"{counted(nodes - size.nodes, 'more node')} wanted, the budget bears {affordable}")
             nodes = size.nodes + affordable
         purse.spend(size, nodes - size.nodes)
     elif nodes < size.nodes:
@@ -137,8 +138,8 @@ def _target(size: PoolSize, wishes: Wishes, orders: Sequence[ManualOrder], purse
             said = f"down to {min(wanted, bound)} wanted, the others of {nodes} have pods or are not idle for certain"
             clamps.append(said)
     failed = tuple(sorted(node.name for node in size.failed))
-    counted = size.use.wanted > size.nodes - size.on_order  # else they are gone for good, or can come back
-    gone = tuple(sorted(node.name for node in size.leaving)) if counted else ()
+    still_wanted = size.use.wanted > size.nodes - size.on_order  # else they are gone for good, or can come back
+    gone = tuple(sorted(node.name for node in size.leaving)) if still_wanted else ()
     return PoolTarget(
         cluster=size.use.cluster,
         pool=size.use.pool.name,

@@ -8,6 +8,7 @@ from datetime import timedelta
 from fractions import Fraction
 from math import ceil
 
+from spillway.errors.counts import counted
 from spillway.model import ScalingSnapshot
 from spillway.scaling.demand import Demand
 from spillway.scaling.held import above, below, from_on, has_held, up_to
@@ -132,7 +133,7 @@ def _in_steps(
             step = min(max(-(-lacking // pool.gpus_per_node), rule.least), rule.most)
             reason = (
                 f"on-premises at {_percent(rule.out_from)} or above for {told(rule.out_after)}, "
-                f"{demand.waiting} jobs wait, {lacking} GPUs find no room: a step of {step}"
+                f"{counted(demand.waiting, 'job')} waiting, no room for {counted(lacking, 'GPU')}: a step of {step}"
             )
             return Reaction(grow={pool.key: step}, grow_reason=reason)
     if has_held(up_to(rule.in_to), points, now, lasting=rule.in_after, largest_gap=largest_gap):

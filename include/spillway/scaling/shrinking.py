@@ -8,6 +8,7 @@ from datetime import timedelta
 from decimal import Decimal
 from enum import StrEnum
 
+from spillway.errors.counts import counted
 from spillway.model import Candidate, PoolUse, Priority, ScalableNode
 from spillway.scaling.money import node_hour
 
@@ -132,14 +133,19 @@ def told(plan: ShrinkPlan) -> str:
     """The plan for whoever has to approve it."""
     place = f"{plan.cluster}/{plan.pool}"
     if plan.before <= plan.nodes:
-        return f"{place} has {plan.before} nodes: nothing leaves, and it gets no more than {plan.nodes} for now"
-    lines = [f"{place}: {plan.before} -> {plan.nodes} nodes; {', '.join(plan.leaving) or 'none that is there'} leave"]
+        return (
+            f"{place} has {counted(plan.before, 'node')}: nothing leaves, and it gets no more than {plan.nodes} for now"
+        )
+    lines = [
+        f"{place}: {plan.before} -> {counted(plan.nodes, 'node')}; "
+        f"leaving: {', '.join(plan.leaving) or 'none that is there'}"
+    ]
     lines += [f"{run} stays" for run in plan.stays]
     lines += [_departure_told(departure) for departure in plan.departures]
     lines += [f"{node} has pods of others and leaves when these have ended" for node in plan.held]
     lost = [departure.way.lost for departure in plan.departures]
     known = sum((amount for amount in lost if amount is not None), timedelta())
-    unknown = f" and what is not known of {lost.count(None)} runs" if None in lost else ""
+    unknown = f" and what is not known of {counted(lost.count(None), 'run')}" if None in lost else ""
     lines.append(f"lost work: {known.total_seconds():.0f} s{unknown}")
     saved = "not known, for no price is declared" if plan.saved_per_hour is None else f"{plan.saved_per_hour:.2f}"
     lines.append(f"saved an hour: {saved}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from spillway.errors.counts import counted
 from spillway.model import Contribution, ManualOrder, ScalingSnapshot, Source
 from spillway.scaling.demand import PoolDemand
 from spillway.scaling.leaving import unneeded, without
@@ -96,7 +97,7 @@ def wishes_of(case: Case, spare: Spare, ahead: Contribution | None, orders: Sequ
     reactive = _reactive(case, spare)
     if ahead is not None and ahead.nodes > size.nodes and case.cooling_out:
         ahead = replace(
-            ahead, nodes=size.nodes, reason=f"cools down since it grew: {ahead.nodes} nodes, {ahead.reason}"
+            ahead, nodes=size.nodes, reason=f"cools down since it grew: {counted(ahead.nodes, 'node')}, {ahead.reason}"
         )
     window, release = None, None
     if rules.window is not None and (case.favoured if rules.window.place is None else rules.window.place == size.key):
