@@ -71,7 +71,7 @@ def test_json_tells_money_as_text_and_what_is_unknown_as_null() -> None:
     assert told["measured"] == ["2026-03-02T00:00:00+00:00", "2026-03-02T10:00:00+00:00"]
     assert told["notes"] == [
         "3 rows were left out",
-        "default: when the replay ended, 1 jobs had not started and 1 not ended; "
+        "default: when the replay ended, 1 job had not started and 1 not ended; "
         "what waits is left so after 7 quiet days",
     ]
 

@@ -9,6 +9,7 @@ from decimal import Decimal
 from typing import Any
 
 from spillway.codec import encode
+from spillway.errors.counts import counted
 from spillway.replay.bounds import Bounds
 from spillway.replay.metrics import Figures, ReplayResult, figures
 
@@ -57,7 +58,7 @@ class Comparison:
     def remarks(self) -> tuple[str, ...]:
         """The notes, and the jobs that policies left waiting or running when the replay ended."""
         left = [
-            f"{found.policy}: when the replay ended, {found.unstarted:,} jobs had not started and "
+            f"{found.policy}: when the replay ended, {counted(found.unstarted, 'job', form=',')} had not started and "
             f"{found.unfinished:,} not ended; what waits is left so after 7 quiet days"
             for found in self.figures
             if found.unfinished
