@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 
 from spillway.model import Ending, PendingJob, PoolTarget, ScalingSnapshot, Source, UsePoint
@@ -15,6 +15,7 @@ from spillway.replay.waiting import Waiting
 from spillway.replay.world import World
 from spillway.scaling.planner import plan_scaling
 from spillway.scaling.rules import QueueRule, ScalingRules
+from spillway.scaling.timed import began_at, next_change
 
 _MEASURED = timedelta(hours=1)
 
@@ -23,7 +24,7 @@ class Scaler:
     """The live plan, with what it is told of the past: how busy both sides were, and when pools grew and shrank.
 
     ``measures``: its rules look at how busy they are, so that it has to look even while nothing happens. ``woken``:
-    something else may be foreseen than when it looked last.
+    something else may be foreseen, or asked for by the calendar, than when it looked last.
     """
 
     def __init__(self, world: World, waiting: Waiting, rules: ScalingRules, foreseeing: Foreseeing | None) -> None:
@@ -35,10 +36,26 @@ class Scaler:
         self._cloud = deque[UsePoint]()
         self._last_out: dict[tuple[str, str], datetime] = {}
         self._last_in: dict[tuple[str, str], datetime] = {}
+        self._window_began_at: datetime | None = None
+        self._base: Mapping[tuple[str, str], int] = {}
         self._endings: list[tuple[float, Job, int]] = []
+
+    @property
+    def by_the_clock(self) -> bool:
+        """Whether more or less may be wanted though nothing has happened."""
+        return self.foreseeing is not None or self.rules.window is not None
+
+    def changes_after(self, at: float) -> float:
+        """When that is next; only where it may be."""
+        moments = [] if self.foreseeing is None else [self.foreseeing.changes_after(at)]
+        if self.rules.window is not None:
+            change = next_change(self.rules.window, self.world.moment(at))
+            moments.append((change - self.world.starts_at).total_seconds())
+        return min(moments)
 
     def plan(self, at: float) -> Sequence[PoolTarget]:
         """How many nodes each pool of a cloud is to have."""
+        self.woken = False
         if self.foreseeing is None:
             if self.measures:
                 self._measure(at)
@@ -70,7 +87,16 @@ class Scaler:
             endings=tuple(self._foreseen(at)) if pending else (),
             last_out=dict(self._last_out),
             last_in=dict(self._last_in),
+            base_nodes={} if self.rules.window is None else self._base_nodes(at),
         )
+
+    def _base_nodes(self, at: float) -> Mapping[tuple[str, str], int]:
+        """How many nodes the pools were to have when those of the window of now were first asked for."""
+        began = began_at(self.rules, self.world.moment(at))
+        if began != self._window_began_at:
+            self._window_began_at = began
+            self._base = {} if began is None else {pool.key: pool.wanted for pool in self.world.cloud}
+        return self._base
 
     def _foreseen(self, now: float) -> Iterator[Ending]:
         """The ends that the rule looks at."""

@@ -94,8 +94,8 @@ class _Replay:
         self.beat_at: float | None = None
         self.ended = 0
         self.tick = conditions.tick.total_seconds()
-        if self.foreseeing is not None:
-            self._at(self.foreseeing.changes_after(0.0), self._wake)
+        if self.scaler.by_the_clock:
+            self._at(self.scaler.changes_after(0.0), self._wake)
         for key, zone in sorted(conditions.spot.items()):
             self._turn(self.world.by_key[key], zone.stretches(random.Random(f"{seed}:{'/'.join(key)}")))
 
@@ -122,7 +122,7 @@ class _Replay:
 
     def _goes_on(self) -> bool:
         """Whether more than beats is to come, such as the end of a job, or something has happened lately."""
-        by_the_clock = (self.beat_at is not None) + (self.foreseeing is not None) + len(self.conditions.spot)
+        by_the_clock = (self.beat_at is not None) + self.scaler.by_the_clock + len(self.conditions.spot)
         return len(self.events) > by_the_clock or self.now - self.stirred < _STILL
 
     def _at(self, moment: float, happen: Callable[[], None]) -> None:
@@ -148,10 +148,9 @@ class _Replay:
         self.waiting.add(job, held)
 
     def _wake(self) -> None:
-        """Something else is foreseen from now on, so the scaler looks even where nothing happens."""
-        assert self.foreseeing is not None
+        """Something else may be wanted from now on, so the scaler looks even where nothing happens."""
         self.scaler.woken = True
-        self._at(self.foreseeing.changes_after(self.now), self._wake)
+        self._at(self.scaler.changes_after(self.now), self._wake)
 
     def _open(self, job: Job) -> None:
         """It has waited for on-premises long enough."""

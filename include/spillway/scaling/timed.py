@@ -11,7 +11,7 @@ from spillway.model import Contribution, OffPeak, Source
 from spillway.months import Window
 from spillway.scaling.rules import ScalingRules, WindowRule
 from spillway.scaling.sizes import PoolSize
-from spillway.windows import DAY, Iteration, windows_between
+from spillway.windows import DAY, Iteration, coming_window, windows_between
 
 SHRINKING = timedelta(hours=1)
 """For so long after a window its nodes leave as soon as they are idle; then as all others do."""
@@ -21,6 +21,13 @@ def window_at(rule: WindowRule, now: datetime) -> Window | None:
     """The window whose nodes are to be there now: ``[starts_at - lead, ends_at)``."""
     near = _near(rule.iteration, _day(now), rule.lead)
     return next((window for window in near if window.starts_at - rule.lead <= now < window.ends_at), None)
+
+
+def next_change(rule: WindowRule, now: datetime) -> datetime:
+    """When the nodes of a window are to come or to go next."""
+    window = coming_window(now, rule.iteration)
+    begins = window.starts_at - rule.lead
+    return begins if now < begins else window.ends_at
 
 
 def began_at(rules: ScalingRules, now: datetime) -> datetime | None:
