@@ -45,7 +45,7 @@ def test_a_comparison_is_printed_and_written_and_is_the_same_again(
     assert "<table>" in (tmp_path / "page.html").read_text()
     said = capsys.readouterr().out
     assert "least without waits and moves" in said
-    assert "rights to clouds and where data may be are not replayed" in said
+    assert "without quotas and rights to clouds: default, s0" in said
     assert "no run is interrupted" in said
 
 
@@ -54,6 +54,17 @@ def test_a_policy_file_is_named_by_its_name(trace: Path, tmp_path: Path, capsys:
     policy.write_text((ROOT / "include" / "config" / "policy.yaml").read_text())
     assert main([str(trace), "--clusters", str(CLUSTERS), "--policy", str(policy), "--without-bound"]) == 0
     assert capsys.readouterr().out.splitlines()[1].startswith("mine ")
+
+
+def test_quotas_of_a_policy_file_count_where_they_are_asked_for(
+    trace: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    policy = ROOT / "include" / "config" / "policy.yaml"
+    words = [str(trace), "--clusters", str(CLUSTERS), "--policy", str(policy), "default", "--without-bound", "--quotas"]
+    assert main(words) == 0
+    said = capsys.readouterr().out
+    assert "policy: 30 jobs of departments without a quota count as of 'production'" in said
+    assert "without quotas and rights to clouds: default\n" in said
 
 
 @pytest.mark.parametrize(

@@ -58,6 +58,9 @@ def _parser() -> Parser:
     )
     words.add_argument("--seed", type=int, default=1, help="of boot times, estimates and spot (default: 1)")
     words.add_argument("--conditions", type=Path, metavar="FILE", help="a YAML file of when there is spot, and of data")
+    words.add_argument(
+        "--quotas", action="store_true", help="with quotas and rights to clouds of policy files, by department"
+    )
     words.add_argument("--local-gpus", type=at_least_one, metavar="N", help="GPUs of the first on-premises pool")
     words.add_argument(
         "--estimates",
@@ -102,7 +105,7 @@ def _replay(console: Console, options: argparse.Namespace) -> int:
     from spillway.replay.trace import read_trace
 
     measured = None if options.measure is None else (options.measure[0] * DAY, options.measure[1] * DAY)
-    policies = [policy_of(word) for word in options.policy]
+    policies = [policy_of(word, quotas=options.quotas) for word in options.policy]
     clusters, conditions = clusters_of(options.clusters, options.local_gpus), STANDARD
     if options.conditions is not None:
         clusters, conditions = conditions_of(options.conditions, clusters)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from datetime import timedelta
@@ -40,10 +40,11 @@ Following = Callable[[str], AbstractContextManager[Callable[[str], None]]]
 """Shows that something goes on while it does; gives what tells how far it is."""
 
 
-def policy_of(word: str) -> Policy:
+def policy_of(word: str, *, quotas: bool = False) -> Policy:
     """The policy of a file, or of a preset where the word is the name of one and of no file.
 
-    Quotas, budgets and rights to clouds are left out of it.
+    Budgets are left out of it, and without ``quotas`` also those and rights to clouds; a preset has none of them.
+    Rights of single DAGs are everybody's: a trace does not tell who asked.
 
     Raises:
         ConfigError: the file is wrong, or of another version.
@@ -56,7 +57,12 @@ def policy_of(word: str) -> Policy:
         raise UnknownName("preset or policy file", word, PRESETS)
     written = read(file, PolicyFile)
     scaling = NOT_SAID if written.scaling is None else written.scaling.rules(written.iteration.iteration())
-    placement = replace(written.placement.policy(), quotas=WHOLE, cloud_access=None)
+    placement = written.placement.policy()
+    if not quotas:
+        placement = replace(placement, quotas=WHOLE, cloud_access=None)
+    elif placement.cloud_access is not None:
+        rights = {department: replace(access, dags=()) for department, access in placement.cloud_access.items()}
+        placement = replace(placement, cloud_access=rights)
     return Policy(name=file.stem, placement=placement, scaling=scaling)
 
 
@@ -159,10 +165,22 @@ def comparison(
         notes=(
             *notes,
             *(() if conditions.spot else (NO_SPOT,)),
-            "quotas, budgets, rights to clouds and where data may be are not replayed: every job may use everything; "
-            "nor are people's orders and nodes that fail",
+            "budgets and where data may be are not replayed, nor are people's orders and nodes that fail",
+            *_without_quota(jobs, policies),
         ),
     )
+
+
+def _without_quota(jobs: Sequence[JobRecord], policies: Sequence[Policy]) -> Iterator[str]:
+    """What there is to know of departments."""
+    free = [policy.name for policy in policies if policy.placement.quotas == WHOLE]
+    if free:
+        yield f"without quotas and rights to clouds: {', '.join(free)}"
+    for policy in policies:
+        quotas = policy.placement.quotas
+        others = sum(job.department not in quotas for job in jobs) if policy.name not in free else 0
+        if others:
+            yield f"{policy.name}: {others:,} jobs of departments without a quota count as of '{next(iter(quotas))}'"
 
 
 def bounds_of(

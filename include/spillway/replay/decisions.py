@@ -1,8 +1,9 @@
 """Where a job of a replay goes, by the live ``choose``.
 
-What that says depends on a job's kind, on whether it waits for on-premises, and on which pools have room for it, for
-nothing else of the simulated clusters: they have no budgets, off-peak hours or lost places. So each of these cases is
-decided once, from a whole snapshot of the moment when it first comes up.
+What that says depends on a job's kind, on whether it waits for on-premises, on which pools have room for it, and where
+quotas count on the sites at which its department may have so many GPUs more; on nothing else of the simulated clusters:
+they have no budgets, off-peak hours or lost places. So each of these cases is decided once, from a whole snapshot of
+the moment when it first comes up.
 """
 
 from __future__ import annotations
@@ -16,14 +17,17 @@ from spillway.placement.policy import choose
 from spillway.replay.data import Transfers
 from spillway.replay.jobs import Job
 from spillway.replay.pools import Pool
+from spillway.replay.quotas import Quotas
 from spillway.replay.world import World
 
 
 class Decisions:
     """Decisions of one policy."""
 
-    def __init__(self, world: World, policy: PlacementPolicy, transfers: Transfers) -> None:
-        self.world, self.policy, self.transfers = world, policy, transfers
+    def __init__(
+        self, world: World, policy: PlacementPolicy, transfers: Transfers, quotas: Quotas | None = None
+    ) -> None:
+        self.world, self.policy, self.transfers, self.quotas = world, policy, transfers, quotas
         self._known: dict[Hashable, PlacementDecision] = {}
 
     def choose(self, job: Job, held: bool, at: float) -> Pool | None:
@@ -41,7 +45,9 @@ class Decisions:
 
     def _decision(self, job: Job, held: bool, at: float) -> PlacementDecision:
         gpus, pods = job.gpus_per_node, job.pods
-        case = (job.kind, held, tuple(pool.verdict(gpus, pods) for pool in self.world.pools))
+        case: Hashable = (job.kind, held, tuple(pool.verdict(gpus, pods) for pool in self.world.pools))
+        if self.quotas is not None:
+            case = (case, self.quotas.allow(job))
         known = self._known.get(case)
         if known is None:
             # A job that holds no longer has waited: for whoever did not wait that is the same.
@@ -50,5 +56,7 @@ class Decisions:
             if job.spec.datasets:
                 there = self.transfers.datasets_present(job)
                 snapshot = replace(snapshot, datasets=self.transfers.datasets(job), datasets_present=there)
+            if self.quotas is not None:
+                snapshot = replace(snapshot, reservations=self.quotas.reservations())
             known = self._known[case] = choose(job.spec, index(snapshot, self.policy))
         return known

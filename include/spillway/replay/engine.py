@@ -21,6 +21,7 @@ from spillway.replay.foreseeing import Foreseeing
 from spillway.replay.jobs import Job, jobs_of
 from spillway.replay.metrics import ReplayResult
 from spillway.replay.pools import Node, Pool
+from spillway.replay.quotas import Quotas
 from spillway.replay.recording import Recording
 from spillway.replay.steps import HOUR
 from spillway.replay.waiting import Waiting
@@ -81,7 +82,8 @@ class _Replay:
         self.world = World(clusters, records[0].submitted_at)
         self.jobs = jobs_of(records, policy.placement, conditions)
         self.transfers = Transfers(self.world, conditions)
-        self.decisions = Decisions(self.world, policy.placement, self.transfers)
+        self.quotas = Quotas.of(self.world, policy.placement)
+        self.decisions = Decisions(self.world, policy.placement, self.transfers, self.quotas)
         self.waiting = Waiting(self.world, self.decisions)
         rule, clocks = policy.scaling.forecast, policy.placement.time_zone
         self.foreseeing = None if rule is None else Foreseeing(rule, records, time_zone=clocks)
@@ -182,6 +184,8 @@ class _Replay:
         job.trains_at, job.restart = self.now + pause + job.restart, 0.0
         job.ends_at = job.trains_at + job.left
         self._at(job.ends_at, partial(self._end, job, job.serial))
+        if self.quotas is not None:
+            self.quotas.took(job, pool)
         if pool in self.world.cloud:
             self.bought.began(job)
         else:
@@ -192,6 +196,8 @@ class _Replay:
         job.pool.give(job.index, job.nodes, self.now)
         self.recording.stay(job.index, job.pool.place, job.began_at, self.now)
         self.bought.left(job)
+        if self.quotas is not None:
+            self.quotas.gave(job, job.pool)
         job.left = max(0.0, job.ends_at - self.now)
         job.pool = None
 

@@ -86,6 +86,11 @@ class World:
 
 def usual_price(pool: Pool) -> Decimal:
     """That of a GPU-hour: owned on-premises, on-demand in a cloud; else the lowest that is declared."""
+    return pool.declared.prices_per_gpu_hour.get(usual_billing(pool), Decimal(0))
+
+
+def usual_billing(pool: Pool) -> Billing:
+    """How its GPUs are paid for then."""
     prices = pool.declared.prices_per_gpu_hour
     usual = Billing.OWNED if pool.cluster.kind is SiteKind.ONPREM else Billing.ON_DEMAND
-    return prices[usual] if usual in prices else min(prices.values(), default=Decimal(0))
+    return usual if usual in prices else min(prices, key=lambda billing: prices[billing], default=usual)
