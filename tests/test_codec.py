@@ -23,9 +23,12 @@ from spillway.model import (
     PlacementDecision,
     PodPhase,
     PodState,
+    ScalingSnapshot,
     Snapshot,
 )
 from spillway.placement.policy import place
+from spillway.scaling.presets import S0, S2
+from spillway.scaling.rules import ForecastRule
 from spillway.testing.builders import (
     NOW,
     cloud_cluster,
@@ -35,6 +38,7 @@ from spillway.testing.builders import (
     placement_policy,
     snapshot,
 )
+from spillway.testing.elastic import POOL, pool_use, scaling_look, scaling_snapshot
 
 TOKYO = timezone(timedelta(hours=9))
 JOB = job_spec(expected_duration=timedelta(minutes=90, microseconds=1), pod_overrides={"spec": {"hostname": None}})
@@ -49,6 +53,11 @@ VALUES: dict[str, Any] = {
     "cluster": cloud_cluster(),
     "snapshot": SEEN,
     "decision": place(JOB, SEEN, placement_policy()),
+    "look": scaling_look(
+        scaling_snapshot(pool_use(), last_out={POOL: NOW}, replaced={POOL: {NOW: frozenset({"a"})}}),
+        replace(S0, forecast=ForecastRule()),
+    ),
+    "rules of another kind": S2,
     "pod": PodState(name="r-1", phase=PodPhase.FAILED, grace=timedelta(seconds=30), exit_code=0, finished_at=NOW),
     "cost": CostEntry(
         cluster="onprem",
@@ -119,6 +128,12 @@ WRONG: dict[str, tuple[type, Any, dict[str, Any], str]] = {
         SEEN,
         {"datasets_present": [["digits"]]},
         "Snapshot.datasets_present: expected 2 items",
+    ),
+    "a pair that is none": (
+        ScalingSnapshot,
+        VALUES["look"].snapshot,
+        {"last_out": [[["cloud", "h100"]]]},
+        r"ScalingSnapshot.last_out\[0\]: expected 2 items, got 1",
     ),
     "deep inside": (
         PlacementDecision,

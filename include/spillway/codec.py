@@ -1,9 +1,10 @@
 """Plain JSON data for the values of ``model``, for XCom, the ledger and files.
 
 ``encode`` gives dictionaries, lists, strings, numbers, booleans and None; ``decode`` rebuilds the value from the class
-that is asked for. Decimals travel as strings, moments as ISO 8601 in UTC, durations as seconds. Unknown keys are
-refused, so a value written by a newer release is not silently half-read; so are moments without a zone, either way. A
-class whose keys were others in older releases says how those are read (``from_older``).
+that is asked for. Decimals and fractions travel as strings, moments as ISO 8601 in UTC, durations as seconds, mappings
+whose keys are tuples as lists of pairs. Unknown keys are refused, so a value written by a newer release is not silently
+half-read; so are moments without a zone, either way. A class whose keys were others in older releases says how those
+are read (``from_older``); which of several classes a value is of is told by its keys.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from enum import Enum
+from fractions import Fraction
 from functools import cache
 from typing import Any, TypeVar, Union
 
@@ -48,13 +50,15 @@ def encode(value: Any) -> Any:
         return {name: encode(getattr(value, name)) for name in names}
     if isinstance(value, Enum):
         return value.value
-    if isinstance(value, Decimal):
+    if isinstance(value, (Decimal, Fraction)):
         return str(value)
     if isinstance(value, datetime):
         return _aware(value).astimezone(UTC).isoformat()
     if isinstance(value, timedelta):
         return value.total_seconds()
     if isinstance(value, Mapping):
+        if any(isinstance(key, tuple) for key in value):
+            return [[encode(key), encode(item)] for key, item in value.items()]
         return {encode(key): encode(item) for key, item in value.items()}
     if isinstance(value, (frozenset, set)):
         return sorted(encode(item) for item in value)
@@ -74,13 +78,15 @@ def decode(kind: type[T], data: Any, path: str = "") -> T:
 
 
 def _decode(kind: Any, data: Any, path: str) -> Any:
+    if type(data) is kind and kind in _PLAIN:
+        return data
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
     if kind is Any:
         return data
     if origin in (Union, types.UnionType):
         if data is None and type(None) in arguments:
             return None
-        return _decode(next(option for option in arguments if option is not type(None)), data, path)
+        return _decode(_option([option for option in arguments if option is not type(None)], data), data, path)
     if origin is tuple:
         if len(arguments) == 2 and arguments[1] is Ellipsis:
             return tuple(_decode(arguments[0], item, f"{path}[{i}]") for i, item in enumerate(_list(data, path)))
@@ -91,12 +97,25 @@ def _decode(kind: Any, data: Any, path: str) -> Any:
     if origin is frozenset:
         return frozenset(_decode(arguments[0], item, path) for item in _list(data, path))
     if origin in (Mapping, dict):
+        if typing.get_origin(arguments[0]) is tuple and isinstance(data, list):
+            pair = types.GenericAlias(tuple, (arguments[0], Any))
+            pairs = [_decode(pair, item, f"{path}[{i}]") for i, item in enumerate(data)]
+            return {key: _decode(arguments[1], item, f"{path}.{key}") for key, item in pairs}
         if not isinstance(data, Mapping):
             raise ConfigError("data", path, f"expected a mapping, got {data!r}")
         return {_decode(arguments[0], k, path): _decode(arguments[1], v, f"{path}.{k}") for k, v in data.items()}
     if dataclasses.is_dataclass(kind):
         return _dataclass(kind, data, path)
     return _scalar(kind, data, path)
+
+
+def _option(options: list[Any], data: Any) -> Any:
+    """The first of the classes that knows all keys of the data."""
+    for option in options if isinstance(data, Mapping) else ():
+        names = _field_names(option) if isinstance(option, type) else None
+        if names is not None and set(data) <= set(names):
+            return option
+    return options[0]
 
 
 def _list(data: Any, path: str) -> list[Any]:
@@ -144,6 +163,8 @@ def _scalar(kind: Any, data: Any, path: str) -> Any:
             return timedelta(seconds=float(data))
         if kind is Decimal:
             return Decimal(str(data))
+        if kind is Fraction:
+            return Fraction(data)
         if issubclass(kind, Enum):
             return kind(data)
     except (ValueError, TypeError, ArithmeticError) as problem:

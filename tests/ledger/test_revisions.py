@@ -18,8 +18,9 @@ from spillway.errors import ConfigError
 from spillway.ledger import Ledger, Transfer, TransferKind, TransferOutcome, open_ledger, upgrade
 from spillway.ledger.connection import Database
 from spillway.ledger.schema import REVISION, VERSION_TABLE, installation, metadata
-from spillway.model import Attempt, Billing, Budget, LateRun, Outcome, Tier, VerdictKind
+from spillway.model import Attempt, Billing, Budget, LateRun, Outcome, PoolTarget, Tier, VerdictKind
 from spillway.testing.builders import job_spec, placement_policy
+from spillway.testing.elastic import scaling_look
 from spillway.testing.ledger_values import NOW, a_cost, reserved
 
 NEWER = f"{int(REVISION) + 1:04}"
@@ -258,6 +259,20 @@ def test_notices_that_wait_to_be_delivered_still_do_after_they_may_be_of_node_po
     assert open_ledger(url).undelivered() == waits
 
 
+def test_changes_of_before_looks_were_stored_are_still_read_and_have_none(new_database: Callable[[], str]) -> None:
+    url = new_database()
+    upgrade(url)
+    target = PoolTarget(cluster="cloud", pool="gpu", nodes=3)
+    begun = {"before": 2, "actor": "a test", "look": scaling_look()}
+    before = open_ledger(url).begin_change(target, now=NOW, **begun)
+    _bring_back(url, "0018")
+    upgrade(url)
+    ledger = open_ledger(url)
+    ledger.change_is_asked(before, NOW)
+    after = ledger.begin_change(target, now=NOW, **begun)
+    assert [(line.number, line.look) for line in ledger.scaling_changes()] == [(before.number, None), (after.number, 1)]
+
+
 def _unpriced(attempt: Attempt) -> Attempt:
     """The attempt as an older release knew it."""
     return dataclasses.replace(attempt, price_per_gpu_hour=None, fixed_cost_per_gpu_month=None)
@@ -317,6 +332,7 @@ ADDED = {
         *(f"DROP TABLE scaling_{name}" for name in ("orders", "changes", "alerts", "turn")),
     ),
     "0018": ("DROP TABLE imported_jobs",),
+    "0019": ("DROP TABLE scaling_looks", "ALTER TABLE scaling_changes DROP COLUMN look"),
 }
 """How what each revision has added is taken away again."""
 

@@ -24,10 +24,12 @@ from spillway.model import (
     Source,
 )
 from spillway.testing.builders import job_spec
+from spillway.testing.elastic import scaling_look
 from spillway.testing.ledger_values import NOW, POLICY, SNAPSHOT, reserve
 
 LATER = NOW + timedelta(minutes=1)
 TURN = timedelta(minutes=2)
+LOOK = scaling_look()
 
 
 def an_order(order: str = "burst", **changes: Any) -> ManualOrder:
@@ -53,7 +55,7 @@ def a_target(nodes: int = 4, pool: str = "gpu", **changes: Any) -> PoolTarget:
 
 
 def begin(ledger: Ledger, target: PoolTarget, *, before: int = 2, now: datetime = NOW) -> ScalingChange:
-    return ledger.begin_change(target, before=before, actor="a test", now=now)
+    return ledger.begin_change(target, before=before, actor="a test", now=now, look=LOOK)
 
 
 def full(job: str, *, possible: bool = True) -> PlacementDecision:
@@ -107,6 +109,7 @@ def test_a_change_is_on_record_with_its_reasons_before_anybody_is_asked(ledger: 
         target=a_target(),
         decided_at=NOW,
         actor="a test",
+        look=begun.look,
     )
     assert ledger.scaling_changes() == (expected,)
     asked = ledger.change_is_asked(begun, LATER)

@@ -11,6 +11,7 @@ import yaml
 from sqlalchemy import select
 
 from spillway.errors import PoolRefused, ScalerBusy, SpillwayError, TurnLost
+from spillway.ledger import ScalingLook
 from spillway.ledger.scaling_tables import scaling_turn
 from spillway.model import NoticeTarget, PlacementDecision, PoolTarget, PoolUse, ScalingAlert, ScalingChange
 from spillway.runs.notices import Message, deliver_notices
@@ -20,7 +21,9 @@ from spillway.runs.scaling_orders import READY_WITHIN, order_more, plan_shrink, 
 from spillway.runs.scaling_outcome import order_outcome
 from spillway.runs.services import Services
 from spillway.sandbox import drills
+from spillway.scaling.planner import plan_scaling
 from spillway.testing.builders import job_spec
+from spillway.testing.elastic import scaling_look
 from spillway.testing.ledger_values import SNAPSHOT
 from spillway.testing.polling import eventually
 from spillway.testing.sandbox_server import Installation
@@ -107,6 +110,27 @@ def test_nodes_come_for_what_waits_and_the_oldest_idle_ones_go_when_nobody_needs
     assert set(FIRST) <= set(shrunk.target.remove)
 
 
+def test_every_change_has_what_it_was_planned_from_and_a_look_without_one_is_stored_now_and_then(
+    cloud: Services,
+) -> None:
+    def stored() -> list[ScalingLook]:
+        return list(cloud.ledger.looks_between(cloud.clock() - timedelta(hours=1), cloud.clock() + timedelta(hours=1)))
+
+    assert now_scaled(cloud).changes == ()
+    now_scaled(cloud)
+    look(cloud)
+    (first,) = stored()
+    wait_in_line(cloud, "one", "two", "three")
+    (change,) = now_scaled(cloud).changes
+    assert change.look is not None
+    planned = cloud.ledger.scaling_look(change.look)
+    assert stored() == [first, planned]
+    assert planned is not None
+    assert [job.run for job in planned.snapshot.queue] == ["one", "three", "two"]
+    assert (planned.plan, planned.rules) == ((change.target,), cloud.configuration.scaling)
+    assert plan_scaling(planned.snapshot, planned.forecasts, planned.rules) == planned.plan
+
+
 def test_a_look_says_every_reason_and_changes_nothing(cloud: Services) -> None:
     wait_in_line(cloud, "one", "two", "three")
     found = look(cloud)
@@ -164,8 +188,9 @@ def test_one_who_lost_its_turn_in_the_middle_asks_no_provider(
 
 def test_a_change_whose_process_died_before_it_was_done_is_taken_up_in_the_same_line(cloud: Services) -> None:
     wait_in_line(cloud, "one", "two", "three")
-    (target,) = look(cloud).plan
-    cloud.ledger.begin_change(target, before=2, actor="one who died", now=cloud.clock())
+    seen = look(cloud)
+    (target,) = seen.plan
+    cloud.ledger.begin_change(target, before=2, actor="one who died", now=cloud.clock(), look=seen.look)
     now_scaled(cloud)
     (line,) = cloud.ledger.scaling_changes()
     assert (line.tries, line.actor, told(line)) == (2, "a test", (2, 3, True))
@@ -176,8 +201,9 @@ def test_a_change_that_its_provider_has_taken_is_told_as_done_whether_who_asked_
     cloud: Services, problem: str
 ) -> None:
     wait_in_line(cloud, "one", "two", "three")
-    (target,) = look(cloud).plan
-    change = cloud.ledger.begin_change(target, before=2, actor="one who died", now=cloud.clock())
+    seen = look(cloud)
+    (target,) = seen.plan
+    change = cloud.ledger.begin_change(target, before=2, actor="one who died", now=cloud.clock(), look=seen.look)
     if problem:
         cloud.ledger.change_failed(change, problem)
     scaler = cloud.scaler("cloud")
@@ -281,7 +307,7 @@ def test_nodes_that_fail_again_and_again_are_given_back_and_people_are_told_once
     eventually(lambda: [n.ready_at for n in pool(cloud).nodes if n.name == broken], lambda at: at != [None])
     for number in range(3):
         target = PoolTarget(cluster="cloud", pool="gpu", nodes=3, replaces=(f"gone-{number}",))
-        change = cloud.ledger.begin_change(target, before=3, actor="a test", now=cloud.clock())
+        change = cloud.ledger.begin_change(target, before=3, actor="a test", now=cloud.clock(), look=scaling_look())
         cloud.ledger.change_is_asked(change, cloud.clock())
     past = later(cloud, timedelta(minutes=3))
     (change,) = now_scaled(past).changes

@@ -15,6 +15,7 @@ from spillway.runs.services import Services
 from spillway.scaling.presets import DEFAULT
 from spillway.scaling.rules import WindowRule
 from spillway.testing.carried_run import Carried
+from spillway.testing.elastic import scaling_look
 from spillway.testing.polling import eventually
 from spillway.windows import Iteration
 
@@ -61,7 +62,9 @@ def test_a_window_counts_from_the_nodes_that_its_first_change_found(services: Se
     assert (seen(services).base_nodes, seen(in_window).base_nodes) == ({}, {GPU: 2})
     for before, nodes in ((1, 2), (2, 3)):
         target = PoolTarget(cluster="cloud", pool="gpu", nodes=nodes)
-        begun = services.ledger.begin_change(target, before=before, actor="a test", now=services.clock())
+        begun = services.ledger.begin_change(
+            target, before=before, actor="a test", now=services.clock(), look=scaling_look()
+        )
         services.ledger.change_is_asked(begun, services.clock())
     found = seen(in_window)
     assert found.base_nodes == {GPU: 1}

@@ -155,7 +155,7 @@ def test_decisions_that_cannot_be_taken_again_are_left_out_and_counted(day: tupl
 def test_only_decisions_of_the_asked_time_are_read_and_all_of_them(
     ledger: Ledger, day: tuple[DecisionRecord, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("spillway.ledger.evidence.READ_AT_ONCE", 7)
+    monkeypatch.setattr("spillway.ledger.connection.READ_AT_ONCE", 7)
     cut = day[20].taken_at
     assert tuple(ledger.decisions_between(DAY, cut)) == day[:20]
     assert tuple(ledger.decisions_between(cut, NEXT)) == day[20:]

@@ -139,7 +139,6 @@ def _order_row(order: ManualOrder) -> tuple[object, ...]:
 
 
 def _change_row(change: ScalingChange) -> tuple[object, ...]:
-    why = "; ".join(f"{wish.source}: {wish.reason}" for wish in change.target.contributions)
     nodes = f"{change.before} -> {change.target.nodes}"
     return (
         _moment(change.decided_at),
@@ -147,7 +146,7 @@ def _change_row(change: ScalingChange) -> tuple[object, ...]:
         nodes,
         change.actor,
         change_outcome(change),
-        "; ".join(filter(None, [why, *change.target.clamps])),
+        change.target.why,
     )
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
-from sqlalchemy import JSON, DateTime, Dialect, Numeric, String, Text, TypeDecorator
+from sqlalchemy import JSON, DateTime, Dialect, LargeBinary, Numeric, String, Text, TypeDecorator
 from sqlalchemy.types import TypeEngine
 
 from spillway import codec
@@ -55,7 +57,7 @@ class Money(TypeDecorator[Decimal]):
 class Value(TypeDecorator[Any]):
     """A value of ``model`` as the plain JSON of ``codec``."""
 
-    impl = JSON(none_as_null=True)
+    impl: TypeEngine[Any] | type[TypeEngine[Any]] = JSON(none_as_null=True)
     cache_ok = True
 
     def __init__(self, kind: type[Any]) -> None:
@@ -67,6 +69,20 @@ class Value(TypeDecorator[Any]):
 
     def process_result_value(self, value: Any, dialect: Dialect) -> Any:
         return None if value is None else codec.decode(self.kind, value)
+
+
+class Packed(Value):
+    """As ``Value``, compressed: a tenth of it, and nothing that SQL can look into."""
+
+    impl = LargeBinary
+    cache_ok = True
+
+    def process_bind_param(self, value: Any, dialect: Dialect) -> Any:
+        plain = super().process_bind_param(value, dialect)
+        return None if plain is None else gzip.compress(json.dumps(plain, separators=(",", ":")).encode(), mtime=0)
+
+    def process_result_value(self, value: Any, dialect: Dialect) -> Any:
+        return None if value is None else super().process_result_value(json.loads(gzip.decompress(value)), dialect)
 
 
 class Word(TypeDecorator[Any]):

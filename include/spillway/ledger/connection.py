@@ -7,7 +7,19 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
-from sqlalchemy import URL, Connection, Engine, NullPool, create_engine, func, make_url, select
+from sqlalchemy import (
+    URL,
+    ColumnElement,
+    Connection,
+    Engine,
+    NullPool,
+    RowMapping,
+    Table,
+    create_engine,
+    func,
+    make_url,
+    select,
+)
 from sqlalchemy.exc import ArgumentError, DBAPIError
 
 from spillway.errors import ConfigError
@@ -16,6 +28,8 @@ from spillway.ledger.failures import typed
 
 LOCK_TIMEOUT_SECONDS = 60
 HUNG_WRITER_SECONDS = 30  # shorter, so that those who wait get their turn
+READ_AT_ONCE = 100
+"""Some rows are as large as all that was decided from, so those of a day are not all held at one time."""
 _ADVISORY_LOCK = 0x5350494C  # "SPIL"; shared by every writer of one PostgreSQL database
 _EXPECTED = "expected 'sqlite:////absolute/path/ledger.db' or 'postgresql://user:password@host:5432/database'"
 
@@ -39,6 +53,17 @@ class Database:
         with self.translated(), self.engine.begin() as connection:
             yield connection
             sqlite_files.require_whole(connection, self.endpoint)
+
+    def read_in_parts(self, table: Table, found: ColumnElement[bool]) -> Iterator[RowMapping]:
+        """The rows, in the order of the table's one key; one that is replaced meanwhile may be left out."""
+        (key,) = table.primary_key
+        with self.reading() as connection:
+            keys = connection.execute(select(key).where(found).order_by(key)).scalars().all()
+        for first in range(0, len(keys), READ_AT_ONCE):
+            some = key.in_(keys[first : first + READ_AT_ONCE])
+            with self.reading() as connection:
+                rows = connection.execute(select(table).where(some).order_by(key)).mappings().all()
+            yield from rows
 
     @contextmanager
     def writing(self) -> Iterator[Connection]:

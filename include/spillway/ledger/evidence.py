@@ -17,10 +17,6 @@ _ORDERED = type_coerce(decisions.c.snapshot, JSON)["destination"].as_string()
 """Where a move was ordered to by the decision; NULL of any other."""
 
 
-READ_AT_ONCE = 100
-"""Each decision is as large as all that it was taken from, so those of a day are not all held at one time."""
-
-
 class EvidenceStore:
     """Decisions, cool-downs and transfers; see ``store.Ledger``."""
 
@@ -49,14 +45,7 @@ class EvidenceStore:
         Of those without a place the last of each wait. One that is replaced while others are read may be left out.
         """
         taken = (decisions.c.taken_at >= since) & (decisions.c.taken_at < until)
-        with self.database.reading() as connection:
-            ids = connection.execute(select(decisions.c.id).where(taken).order_by(decisions.c.id)).scalars().all()
-        for first in range(0, len(ids), READ_AT_ONCE):
-            some = decisions.c.id.in_(ids[first : first + READ_AT_ONCE])
-            found = select(decisions).where(some).order_by(decisions.c.id)
-            with self.database.reading() as connection:
-                rows = connection.execute(found).mappings().all()
-            yield from map(_record, rows)
+        return map(_record, self.database.read_in_parts(decisions, taken))
 
     def placed_from(self, attempt: Attempt) -> Snapshot | None:
         """The facts that the attempt was placed by; None where they are not on record any more."""

@@ -11,7 +11,9 @@ from sqlalchemy import Connection, RowMapping, Select, delete, func, insert, sel
 
 from spillway.errors import ConfigError, Missing, ScalerBusy, TurnLost
 from spillway.ledger.connection import Database, shared_time
+from spillway.ledger.scaling_looks import store_look
 from spillway.ledger.scaling_tables import scaling_changes, scaling_orders, scaling_turn
+from spillway.ledger.values import ScalingLook
 from spillway.model import ManualOrder, PoolTarget, ScalingChange
 
 
@@ -60,8 +62,10 @@ class ScalingStore:
         """Put on record that all of its nodes were seen to be ready; the first time counts."""
         return self._mark(order, ready_at=now)
 
-    def begin_change(self, target: PoolTarget, *, before: int, actor: str, now: datetime) -> ScalingChange:
-        """Put on record what a provider is to be asked for, before it is.
+    def begin_change(
+        self, target: PoolTarget, *, before: int, actor: str, now: datetime, look: ScalingLook
+    ) -> ScalingChange:
+        """Put on record what a provider is to be asked for, before it is, and the look that it was planned at.
 
         The last change of the pool that nobody carried out is taken up again where it is the same: one line tells of
         it, however often it is tried.
@@ -72,9 +76,8 @@ class ScalingStore:
             if last is not None and last.asked_at is None and last.before == before and _same(last.target, target):
                 return _write(connection, last, tries=last.tries + 1, target=target, actor=actor)
             row = {"cluster": target.cluster, "pool": target.pool, "before": before, "target": target}
-            made = connection.execute(
-                insert(scaling_changes).values(row | {"decided_at": now, "actor": actor, "tries": 1})
-            )
+            row |= {"decided_at": now, "actor": actor, "tries": 1, "look": store_look(connection, look)}
+            made = connection.execute(insert(scaling_changes).values(row))
             number: int = made.inserted_primary_key[0]  # type: ignore[index]
             return next(_changes(connection, select(scaling_changes).where(scaling_changes.c.number == number)))
 

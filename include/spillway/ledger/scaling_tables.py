@@ -1,11 +1,14 @@
-"""The tables of the scaler: what people order, each change of a pool, what people are told of, and whose turn it is."""
+"""The tables of the scaler: what people order, each change of a pool and what it was planned from, what people are told
+of, and whose turn it is.
+"""
 
 from __future__ import annotations
 
 from sqlalchemy import JSON, Column, Index, Integer, String, Table, Text
 
-from spillway.ledger.columns import Moment, Value, Word
+from spillway.ledger.columns import Moment, Packed, Value, Word
 from spillway.ledger.schema import metadata
+from spillway.ledger.values import ScalingLook
 from spillway.model import OrderKind, PoolTarget
 
 scaling_orders = Table(
@@ -40,9 +43,19 @@ scaling_changes = Table(
     Column("asked_at", Moment),
     Column("problem", Text),
     Column("reached_at", Moment),
+    Column("look", Integer),
     Index("scaling_changes_of_pool", "cluster", "pool", "number"),
 )
 """Every change that the scaler made or tried: on record before a provider is asked."""
+
+scaling_looks = Table(
+    "scaling_looks",
+    metadata,
+    Column("number", Integer, primary_key=True),
+    Column("taken_at", Moment, nullable=False, index=True),
+    Column("look", Packed(ScalingLook), nullable=False),
+)
+"""What changes were planned from, and now and then what none was; changes outlive it."""
 
 scaling_alerts = Table(
     "scaling_alerts",

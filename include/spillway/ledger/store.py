@@ -19,6 +19,7 @@ from spillway.ledger.reserving import ReservationStore
 from spillway.ledger.revisions import check
 from spillway.ledger.samples import SampleStore
 from spillway.ledger.scaling import ScalingStore
+from spillway.ledger.scaling_looks import LookStore
 from spillway.ledger.schema import installation
 from spillway.ledger.snapshots import SnapshotStore
 
@@ -35,6 +36,7 @@ class Ledger(
     LinkStore,
     QueueStore,
     ScalingStore,
+    LookStore,
     SnapshotStore,
     SampleStore,
     HistoryStore,

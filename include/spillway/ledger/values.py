@@ -9,7 +9,19 @@ from decimal import Decimal
 from enum import StrEnum
 from typing import Any, TypedDict
 
-from spillway.model import CostEntry, JobSpec, PlacementDecision, PlacementPolicy, Snapshot, Tier, VerdictKind
+from spillway.model import (
+    CostEntry,
+    Forecast,
+    JobSpec,
+    PlacementDecision,
+    PlacementPolicy,
+    PoolTarget,
+    ScalingSnapshot,
+    Snapshot,
+    Tier,
+    VerdictKind,
+)
+from spillway.scaling.rules import ScalingRules
 
 Decide = Callable[[Snapshot], PlacementDecision]
 """A pure decision on a snapshot with all the promises and cool-downs of its moment."""
@@ -75,6 +87,19 @@ class RecentDecision:
     attempt: int | None
     decision: PlacementDecision
     origin: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScalingLook:
+    """What the scaler planned at one look, and all that it was planned from.
+
+    ``forecasts`` are by (cluster, pool), as ``plan_scaling`` takes them.
+    """
+
+    snapshot: ScalingSnapshot
+    forecasts: Mapping[tuple[str, str], Forecast]
+    rules: ScalingRules
+    plan: tuple[PoolTarget, ...]
 
 
 class TransferKind(StrEnum):

@@ -173,6 +173,11 @@ class PoolTarget:
     clamps: tuple[str, ...] = ()
     given_up_until: datetime | None = None
 
+    @property
+    def why(self) -> str:
+        """Every wish and everything that kept it back, in a line."""
+        return "; ".join([*(f"{wish.source}: {wish.reason}" for wish in self.contributions), *self.clamps])
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScalingChange:
@@ -180,7 +185,8 @@ class ScalingChange:
 
     It is on record before the provider is asked. ``asked_at`` is when that took it, ``problem`` why it did not;
     neither, and whoever decided has died in between. ``tries`` is how often it was asked. ``reached_at`` is when the
-    pool was seen to be as wanted: what the plan came to.
+    pool was seen to be as wanted: what the plan came to. ``look`` is the number of the look that it was planned at;
+    None of changes of an older release.
     """
 
     number: int
@@ -194,6 +200,7 @@ class ScalingChange:
     asked_at: datetime | None = None
     problem: str | None = None
     reached_at: datetime | None = None
+    look: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,30 +16,39 @@ from datetime import timedelta
 from spillway.clouds.base import NodePoolScaler
 from spillway.errors import SpillwayError
 from spillway.errors.counts import counted
+from spillway.ledger import ScalingLook
 from spillway.model import OrderKind, PoolTarget, PoolUse, ScalingChange, ScalingSnapshot
 from spillway.runs.scaling_effects import note_effects, tell_failed, tell_given_up, tell_refused
-from spillway.runs.scaling_facts import Key, closed_nodes, scalers, scaling_snapshot
+from spillway.runs.scaling_facts import MEMORY, Key, closed_nodes, scalers, scaling_snapshot
 from spillway.runs.scaling_forecasts import forecasts
 from spillway.runs.services import Say, Services
 from spillway.scaling.planner import plan_scaling
 
 TURN = timedelta(minutes=2)
 """How long nobody else scales after each step; longer than any provider takes to answer."""
+NOTED_EVERY = timedelta(minutes=5)
+"""So often a look is stored that changes nothing: a candidate may have scaled there. Those that do are stored all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scaled:
     """What one look came to: ``plan`` has a target for every pool that is known, ``changes`` those that differ.
 
+    ``look`` is that plan before approved shrinks close nodes to pods, with what it was made from.
     ``closed`` are the nodes of each pool that its last change has closed to pods, so that they become empty.
     ``problems`` are what could not be read or was not carried out; the next look tries it again.
     """
 
-    seen: ScalingSnapshot
+    look: ScalingLook
     plan: tuple[PoolTarget, ...]
     closed: Mapping[Key, frozenset[str]] = field(default_factory=dict)
     changes: tuple[ScalingChange, ...] = ()
     problems: tuple[str, ...] = ()
+
+    @property
+    def seen(self) -> ScalingSnapshot:
+        """What was known."""
+        return self.look.snapshot
 
     def is_known(self, target: PoolTarget) -> bool:
         """Whether the pool could be read."""
@@ -102,6 +111,7 @@ def scale(services: Services, say: Say) -> Scaled:
             change = _carry_out(services, found, asked[target.cluster], target, actor, say)
             changes.append(change)
             problems += [f"{target.cluster}/{target.pool}: {change.problem}"] if change.problem else []
+        services.ledger.note_look(found.look, every=NOTED_EVERY, remembered=MEMORY)
         return dataclasses.replace(found, changes=tuple(changes), problems=tuple(problems))
     finally:
         services.ledger.end_turn(holder)
@@ -109,9 +119,10 @@ def scale(services: Services, say: Say) -> Scaled:
 
 def _planned(services: Services, seen: ScalingSnapshot) -> Scaled:
     foreseen = forecasts(services, seen.taken_at)
-    plan = plan_scaling(seen, foreseen, services.configuration.scaling)
+    rules = services.configuration.scaling
+    plan = plan_scaling(seen, foreseen, rules)
     return Scaled(
-        seen=seen,
+        look=ScalingLook(snapshot=seen, forecasts=foreseen, rules=rules, plan=plan),
         plan=tuple(_draining(seen, target) for target in plan),
         closed=closed_nodes(services),
         problems=tuple(f"{cluster}/{pool}: {why}" for (cluster, pool), why in seen.unknown.items()),
@@ -129,7 +140,7 @@ def _carry_out(
     """The change as it is on record once its provider has answered."""
     assert not isinstance(scaler, SpillwayError), "a pool without a scaler is unknown, which nothing changes"
     use, ledger = found.use(target), services.ledger
-    change = ledger.begin_change(target, before=use.wanted, actor=actor, now=services.clock())
+    change = ledger.begin_change(target, before=use.wanted, actor=actor, now=services.clock(), look=found.look)
     try:
         stayed = scaler.set_target(target.pool, target.nodes, remove=target.remove, drain=target.drains)
     except SpillwayError as problem:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
+from spillway.ledger import ScalingLook
 from spillway.model import (
+    Forecast,
     ManualOrder,
     OrderKind,
     PendingJob,
@@ -19,6 +21,9 @@ from spillway.model import (
     ScalingSnapshot,
     UsePoint,
 )
+from spillway.scaling.planner import plan_scaling
+from spillway.scaling.presets import DEFAULT
+from spillway.scaling.rules import ScalingRules
 from spillway.testing.builders import NOW, cloud_pool
 
 POOL = ("cloud", "h100")
@@ -112,6 +117,16 @@ def manual_order(**fields: Any) -> ManualOrder:
 
 def scaling_snapshot(*pools: PoolUse, **fields: Any) -> ScalingSnapshot:
     return replace(ScalingSnapshot(taken_at=NOW, pools=pools), **fields)
+
+
+def scaling_look(
+    seen: ScalingSnapshot | None = None,
+    rules: ScalingRules = DEFAULT,
+    forecasts: Mapping[tuple[str, str], Forecast] | None = None,
+) -> ScalingLook:
+    """What these rules plan from the snapshot; of no pool without one."""
+    known, foreseen = seen or scaling_snapshot(), forecasts or {}
+    return ScalingLook(snapshot=known, forecasts=foreseen, rules=rules, plan=plan_scaling(known, foreseen, rules))
 
 
 def carried_out(seen: ScalingSnapshot, plan: Iterable[PoolTarget]) -> ScalingSnapshot:
