@@ -2,7 +2,8 @@
 
 Every night, where `shadow.yaml` lies beside `policy.yaml`: that candidate decides on the stored snapshot of each
 decision of yesterday (UTC), and the log tells which jobs would have run elsewhere or waited, and what an hour of them
-costs then. Nothing is changed, and no cluster is asked. Where `SPILLWAY_REPORTS_DIR` names a folder,
+costs then; and it plans at each stored look of the scaler, and the log tells of which pools it would have had more or
+fewer nodes. Nothing is changed, and no cluster is asked. Where `SPILLWAY_REPORTS_DIR` names a folder,
 `shadow/<day>.json` there has every difference. Without a candidate the task is skipped. Dry run logs only.
 """
 

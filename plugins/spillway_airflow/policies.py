@@ -17,7 +17,7 @@ from spillway.config import configuration_directory, load_candidate
 from spillway.config.directories import reports_directory
 from spillway.config.load import SHADOW
 from spillway.runs.reports import write_files
-from spillway.runs.shadowing import shadow
+from spillway.runs.shadows import shadows
 from spillway_airflow.failures import typed_failures
 from spillway_airflow.hooks import worker_services
 from spillway_airflow.parameters import refuse_unknown_parameters
@@ -37,15 +37,14 @@ def run_shadow(*, dry_run: bool, say: Any) -> dict[str, Any]:
         candidate = load_candidate(file, services.configuration.clusters)
         until = services.clock().astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
         since = until - timedelta(days=1)
-        found = shadow(services.ledger.decisions_between(since, until), candidate, since=since, until=until)
+        found = shadows(services.ledger, *candidate, since=since, until=until)
         say("%s", found.told())
-        told = found.data()
-        text, name = json.dumps(told, indent=1), f"{since:%Y-%m-%d}.json"
+        text, name = json.dumps(found.data(), indent=1), f"{since:%Y-%m-%d}.json"
         folder = _folder("shadow", dry_run=dry_run)
         if folder is not None:
             write_files(folder, {name: lambda path: path.write_text(text, encoding="utf-8")})
             say("wrote %s", folder / name)
-    return {key: value for key, value in told.items() if key != "differences"}
+    return found.summary()
 
 
 def run_comparison(*, days: int, dry_run: bool, say: Any) -> dict[str, Any] | None:

@@ -16,11 +16,13 @@ from spillway.ledger.values import Decide
 from spillway.model import PlacementDecision, PlacementPolicy, Snapshot
 from spillway.placement.context import index
 from spillway.placement.policy import choose
+from spillway.scaling.presets import DEFAULT
 from spillway.testing.builders import cluster_state, job_spec, onprem_cluster, placement_policy, snapshot
+from spillway.testing.elastic import idle_node, pool_use, scaling_look, scaling_snapshot
 from spillway.testing.installed import Installed, install
 from spillway.testing.ledger_values import reserve
 
-HOUR = timedelta(hours=1)
+MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)
 CLOUD_ONLY = snapshot(cluster_state(onprem_cluster(), nodes=()), snapshot().clusters[1])
 LIVE = placement_policy()
 JOB = job_spec(gpus_per_node=4)
@@ -28,7 +30,7 @@ JOB = job_spec(gpus_per_node=4)
 
 @pytest.fixture
 def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Installed:
-    """A run was placed in the cloud an hour ago, and another one two days ago."""
+    """A run was placed in the cloud an hour ago, and another one two days ago; a node idled then for 7 minutes."""
     made = install(tmp_path / "installed", monkeypatch)
     monkeypatch.setenv("SPILLWAY_CONNECTIONS", str(made.settings.connections))
     now = datetime.now(UTC)
@@ -36,6 +38,9 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Installed:
         reserve(
             made.ledger, run, JOB, now=at, seen=replace(CLOUD_ONLY, taken_at=at), policy=LIVE, decide=deciding(LIVE)
         )
+        idles = replace(idle_node("a"), idle_since=at - 7 * MINUTE)
+        look = scaling_look(scaling_snapshot(pool_use(idles), taken_at=at), replace(DEFAULT, idle_release=HOUR))
+        made.ledger.note_look(look, every=MINUTE, remembered=HOUR)
     return made
 
 
@@ -52,6 +57,7 @@ def candidate(installed: Installed) -> Path:
     file = installed.settings.config / "shadow.yaml"
     written = yaml.safe_load((installed.settings.config / "policy.yaml").read_text())
     written["placement"]["cloud_access"].pop("research")
+    written["scaling"] = {"preset": "default"}
     file.write_text(yaml.safe_dump(written))
     return file
 
@@ -62,11 +68,18 @@ def test_what_a_candidate_takes_otherwise_is_told_of_the_last_day_or_as_long_as_
     assert main(["shadow", str(candidate)]) == 0
     said = capsys.readouterr().out
     assert "(UTC): 1, of which the candidate takes 1 otherwise: 1 waits" in said
-    assert said.splitlines()[-1].endswith("placed on cloud/h100/on-demand  waits, nothing fits now  -")
+    placed, scaled = said.split("\n\n")
+    assert placed.endswith("placed on cloud/h100/on-demand  waits, nothing fits now  -")
+    assert "(UTC): 1; at 1 the candidate wants other numbers of nodes" in scaled
+    assert scaled.rstrip().endswith("reactive: 1 fewer: idle for 5 min or longer")
     assert main(["shadow", str(candidate), "--since", "3d", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert (found["compared"], [one["run"] for one in found["differences"]]) == (2, ["old", "new"])
     assert {one["live_per_hour"] for one in found["differences"]} == {str(Decimal("8.0") * 4)}
+    assert (found["scaling"]["compared"], found["scaling"]["pools"]) == (2, {"cloud/h100": {"more": 0, "fewer": 2}})
+    assert [(one["live"], one["candidate"], one["per_hour"]) for one in found["scaling"]["differences"]] == [
+        (1, 0, "-64.0")
+    ] * 2
 
 
 def test_the_policy_in_force_is_left_as_it_is(installed: Installed, candidate: Path) -> None:

@@ -18,8 +18,9 @@ from spillway.model import JobRecord
 from spillway.placement.context import index
 from spillway.placement.policy import choose
 from spillway.runs.services import Services
-from spillway.scaling.presets import PRESETS
+from spillway.scaling.presets import PRESETS, S2
 from spillway.testing.builders import cluster_state, job_spec, onprem_cluster, placement_policy, snapshot
+from spillway.testing.elastic import pending_jobs, pool_use, scaling_look, scaling_snapshot
 from spillway.testing.installed import Installed
 from spillway.testing.ledger_values import reserve
 from spillway_airflow import policies
@@ -43,11 +44,13 @@ def say(said: list[str]) -> Callable[..., None]:
 
 @pytest.fixture
 def services(installed: Installed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Services:
-    """A run was placed in the cloud on the last day of March, and one today."""
+    """A run was placed in the cloud on the last day of March, and one today; three jobs waited for nodes then."""
     ledger = installed.ledger
     for run, at in (("march", NOW - 12 * HOUR), ("april", NOW - HOUR)):
         seen = snapshot(cluster_state(onprem_cluster(), nodes=()), snapshot().clusters[1], taken_at=at)
         reserve(ledger, run, JOB, now=at, seen=seen, policy=LIVE, decide=lambda whole: choose(JOB, index(whole, LIVE)))
+        waited = scaling_snapshot(pool_use(), taken_at=at, queue=pending_jobs(3, since=at - HOUR))
+        ledger.note_look(scaling_look(waited, S2), every=HOUR, remembered=HOUR)
     made = Services(
         configuration=load(installed.settings.config),
         open_ledger=lambda: ledger,
@@ -77,12 +80,17 @@ def test_a_candidate_is_told_of_the_whole_day_before_and_kept_once(
     assert (told["since"], told["until"]) == ("2026-03-31T00:00:00+00:00", "2026-04-01T00:00:00+00:00")
     assert (told["compared"], told["counts"]["waits"]) == (1, 1)
     assert "of which the candidate takes 1 otherwise: 1 waits" in said[0]
+    assert told["scaling"]["pools"] == {"cloud/h100": {"more": 1, "fewer": 0}}
+    assert "cloud/h100: more nodes at 1 look, fewer at 0" in said[0]
+    assert not {"differences"} & (told.keys() | told["scaling"].keys())
     assert not (tmp_path / "reports").exists()
     for _ in range(2):
         assert policies.run_shadow(dry_run=False, say=say) == told
     (written,) = (tmp_path / "reports" / "shadow").iterdir()
     assert written.name == "2026-03-31.json"
-    assert [one["run"] for one in json.loads(written.read_text())["differences"]] == ["march"]
+    kept = json.loads(written.read_text())
+    assert [one["run"] for one in kept["differences"]] == ["march"]
+    assert [(one["live"], one["candidate"]) for one in kept["scaling"]["differences"]] == [(0, 3)]
 
 
 @pytest.mark.usefixtures("services")

@@ -26,14 +26,14 @@ def _shadow(installation: Installation, console: Console, options: argparse.Name
 
     from spillway.config import load_candidate
     from spillway.ledger import open_ledger
-    from spillway.runs.shadowing import shadow
+    from spillway.runs.shadows import shadows
 
     candidate = load_candidate(options.candidate, installation.configuration().clusters)
     ledger = open_ledger(installation.ledger_url())
     until = datetime.now(UTC)
     since = until - options.since
     with console.working("deciding again"):
-        found = shadow(ledger.decisions_between(since, until), candidate, since=since, until=until)
+        found = shadows(ledger, *candidate, since=since, until=until)
     if options.json:
         console.data(found.data())
     else:

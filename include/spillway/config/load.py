@@ -119,8 +119,8 @@ def load_iteration(directory: Path) -> Iteration:
     return read(directory / POLICY, PolicyFile).iteration.iteration()
 
 
-def load_candidate(file: Path, clusters: Mapping[str, Cluster]) -> PlacementPolicy:
-    """How another ``policy.yaml`` than the one in force places jobs on the clusters; budgets are not in such a file.
+def load_candidate(file: Path, clusters: Mapping[str, Cluster]) -> tuple[PlacementPolicy, ScalingRules]:
+    """How another ``policy.yaml`` than the one in force places jobs and scales pools; budgets are not in such a file.
 
     Raises:
         ConfigError: the file is missing or wrong, or names something that is not declared.
@@ -128,8 +128,7 @@ def load_candidate(file: Path, clusters: Mapping[str, Cluster]) -> PlacementPoli
     from spillway.config.document import read
     from spillway.config.policy import PolicyFile
 
-    placement, _ = _rules(read(file, PolicyFile), file.name, clusters)
-    return placement
+    return _rules(read(file, PolicyFile), file.name, clusters)
 
 
 def _rules(policy: PolicyFile, file: str, clusters: Mapping[str, Cluster]) -> tuple[PlacementPolicy, ScalingRules]:
