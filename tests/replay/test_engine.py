@@ -4,17 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from decimal import Decimal
+from typing import Any
 
 import numpy as np
 import pytest
 
 from spillway.errors import BadTrace
-from spillway.model import Billing, Cluster, JobRecord, PlacementPolicy, Priority, QuotaShare, WaitRules
+from spillway.model import (
+    Billing,
+    Cluster,
+    JobRecord,
+    PlacementPolicy,
+    PoolTarget,
+    Priority,
+    QuotaShare,
+    ScalingSnapshot,
+    WaitRules,
+)
+from spillway.replay import beats
 from spillway.replay.engine import Policy, replay
 from spillway.replay.metrics import ReplayResult, figures
 from spillway.replay.world import Conditions
+from spillway.scaling.planner import plan_scaling
 from spillway.scaling.presets import DEFAULT, PRESETS
 from spillway.scaling.returning import ReturnRules
 from spillway.scaling.rules import QueueRule, ScalingRules
@@ -137,8 +150,8 @@ def test_a_job_that_no_pool_ever_takes_waits_to_the_end_and_keeps_nobody() -> No
     assert (found.jobs, found.unstarted, found.unfinished) == (2, 1, 1)
 
 
-@pytest.mark.parametrize("preset", PRESETS)
-def test_equal_inputs_give_an_equal_result_and_every_job_ends(preset: str) -> None:
+def busy_half_day(rules: ScalingRules) -> ReplayResult:
+    """A hundred jobs within twelve hours, at 32 GPUs on-premises."""
     chance = np.random.default_rng(7)
     at = np.sort(chance.uniform(0, 12 * 60, 100))
     jobs = [
@@ -147,10 +160,13 @@ def test_equal_inputs_give_an_equal_result_and_every_job_ends(preset: str) -> No
         )
         for i in range(100)
     ]
-    policy = Policy(name=preset, placement=PLACEMENT, scaling=PRESETS[preset])
-    first, second = (
-        replay("made up", jobs, clusters(4, 40), policy, conditions=Conditions(), seed=3) for _ in range(2)
-    )
+    policy = Policy(name=rules.preset, placement=PLACEMENT, scaling=rules)
+    return replay("made up", jobs, clusters(4, 40), policy, conditions=Conditions(), seed=3)
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_equal_inputs_give_an_equal_result_and_every_job_ends(preset: str) -> None:
+    first, second = (busy_half_day(PRESETS[preset]) for _ in range(2))
     assert stays(first) == stays(second)
     assert figures(first) == figures(second)
     assert figures(first).unfinished == 0
@@ -160,6 +176,27 @@ def test_equal_inputs_give_an_equal_result_and_every_job_ends(preset: str) -> No
         (first.capacity[1].held(np.array([moment])) >= first.used(1).held(np.array([moment]))).all()
         for moment in first.stays.start
     )
+
+
+@pytest.mark.parametrize("rules", [EVENT, *PRESETS.values()], ids=lambda rules: rules.preset)
+def test_the_beats_that_are_passed_over_would_have_changed_nothing(
+    rules: ScalingRules, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = list[datetime]()
+
+    def counted(seen: ScalingSnapshot, *rest: Any) -> Sequence[PoolTarget]:
+        asked.append(seen.taken_at)
+        return plan_scaling(seen, *rest)
+
+    monkeypatch.setattr(beats, "plan_scaling", counted)
+    found = busy_half_day(rules)
+    passed_over = len(asked)
+    monkeypatch.setattr(beats, "steady_until", lambda seen, rules: seen.taken_at)
+    every_beat = busy_half_day(rules)
+    assert passed_over < (len(asked) - passed_over) / 2
+    assert stays(found) == stays(every_beat)
+    assert figures(found) == figures(every_beat)
+    assert (found.orders.at.tolist(), found.over_at) == (every_beat.orders.at.tolist(), every_beat.over_at)
 
 
 def test_a_job_that_never_gets_a_place_has_waited_until_the_replay_ended() -> None:

@@ -26,6 +26,7 @@ from spillway.model import (
 from spillway.scaling.planner import plan_scaling
 from spillway.scaling.presets import PRESETS
 from spillway.scaling.rules import ScalingRules, WindowRule
+from spillway.scaling.steady import steady_until
 from spillway.testing.builders import NOW
 from spillway.testing.elastic import (
     MINUTE,
@@ -206,3 +207,48 @@ def test_the_order_of_nodes_pools_jobs_and_orders_makes_no_difference(
         orders=shuffled(seen.orders),
     )
     assert plan_scaling(mixed, ahead, by) == plan_scaling(seen, ahead, by)
+
+
+def later(seen: ScalingSnapshot, minutes: int, used_gpus: int) -> ScalingSnapshot:
+    """The same so many minutes later, while so much of on-premises is in use."""
+    moments = [seen.taken_at + minute * MINUTE for minute in range(1, minutes + 1)]
+    return replace(
+        seen,
+        taken_at=seen.taken_at + minutes * MINUTE,
+        local=(*seen.local, *(replace(seen.local[-1], at=at, used_gpus=used_gpus) for at in moments)),
+        cloud=(*seen.cloud, *(replace(seen.cloud[-1], at=at) for at in moments)),
+    )
+
+
+@st.composite
+def calm(draw: st.DrawFn) -> tuple[ScalingSnapshot, ScalingRules]:
+    """What a plan mostly changes nothing of: one pool with all of its nodes, and little that waits."""
+    ages = st.integers(0, 60).map(lambda age: age * MINUTE)
+    idle = st.builds(lambda at, age: idle_node(f"i{at}", age), st.integers(0, 99), ages)
+    there = draw(st.lists(st.one_of(idle, idle, nodes()), min_size=1, max_size=4, unique_by=lambda node: node.name))
+    changed = st.dictionaries(st.just(POOL), ages.map(lambda age: NOW - age))
+    seen = scaling_snapshot(
+        pool_use(*there),
+        local=draw(st.sampled_from(POINTS)),
+        cloud=draw(st.sampled_from(POINTS)),
+        queue=tuple(draw(st.lists(jobs(), max_size=1))),
+        last_out=draw(changed),
+        last_in=draw(changed),
+    )
+    by = PRESETS[draw(st.sampled_from(sorted(PRESETS)))]
+    return seen, replace(by, idle_release=draw(ages), largest_gap=HOUR, cool_down_in=draw(ages))
+
+
+@OFTEN
+@given(calm(), st.integers(1, 90), st.sampled_from([10, 50, 90]))
+def test_a_plan_that_changes_nothing_changes_nothing_until_it_is_no_longer_steady(
+    calm: tuple[ScalingSnapshot, ScalingRules], minutes: int, used_gpus: int
+) -> None:
+    seen, by = calm
+    before = plan_scaling(seen, {}, by)
+    until = steady_until(seen, by)
+    if until is not None:
+        minutes = min(minutes, -(-(until - seen.taken_at) // MINUTE) - 1)
+    if minutes > 0 and not any(one.remove or one.nodes != len(seen.pools[0].nodes) for one in before):
+        after = plan_scaling(later(seen, minutes, used_gpus), {}, by)
+        assert [(one.nodes, one.remove) for one in before] == [(one.nodes, one.remove) for one in after]

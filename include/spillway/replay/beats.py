@@ -3,37 +3,49 @@
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
+from math import inf
+from operator import is_
 
-from spillway.model import Ending, PendingJob, PoolTarget, ScalingSnapshot, Source, UsePoint
+from spillway.model import Ending, PendingJob, PoolTarget, PoolUse, ScalingSnapshot, Source
 from spillway.replay.foreseeing import Foreseeing
 from spillway.replay.jobs import Job
+from spillway.replay.measured import Measured
 from spillway.replay.pools import Pool
 from spillway.replay.waiting import Waiting
 from spillway.replay.world import World
 from spillway.scaling.planner import plan_scaling
 from spillway.scaling.rules import QueueRule, ScalingRules
+from spillway.scaling.steady import steady_until
 from spillway.scaling.timed import began_at, next_change
 
-_MEASURED = timedelta(hours=1)
+_MEASURED = 3600.0
+ROUNDED = 0.001
+"""Seconds: moments are rounded to microseconds before they are compared."""
 
 
 class Scaler:
     """The live plan, with what it is told of the past: how busy both sides were, and when pools grew and shrank.
 
     ``measures``: its rules look at how busy they are, so that it has to look even while nothing happens. ``woken``:
-    something else may be foreseen, or asked for by the calendar, than when it looked last.
+    something else may be foreseen, or asked for by the calendar, than when it looked last. ``steady_until``: as
+    long as nothing happens before, it changes nothing.
     """
 
-    def __init__(self, world: World, waiting: Waiting, rules: ScalingRules, foreseeing: Foreseeing | None) -> None:
+    def __init__(
+        self, world: World, waiting: Waiting, rules: ScalingRules, foreseeing: Foreseeing | None, tick: float
+    ) -> None:
         self.world, self.waiting, self.rules, self.foreseeing = world, waiting, rules, foreseeing
         self.woken = False
+        self.steady_until = 0.0
+        self._uses: Sequence[PoolUse] = ()
+        self._queue: Sequence[PendingJob] = ()
         self.measures = not isinstance(rules.reactive, QueueRule)
         self._within = rules.reactive.within.total_seconds() if isinstance(rules.reactive, QueueRule) else 0.0
-        self._local = deque[UsePoint]()
-        self._cloud = deque[UsePoint]()
+        lasting = _MEASURED if self.measures else 0.0
+        looked_at = self.measures or foreseeing is not None
+        self._measured = Measured(world, waiting, tick=tick, lasting=lasting) if looked_at else None
         self._last_out: dict[tuple[str, str], datetime] = {}
         self._last_in: dict[tuple[str, str], datetime] = {}
         self._window_began_at: datetime | None = None
@@ -54,15 +66,20 @@ class Scaler:
         return min(moments)
 
     def plan(self, at: float) -> Sequence[PoolTarget]:
-        """How many nodes each pool of a cloud is to have."""
-        self.woken = False
-        if self.foreseeing is None:
-            if self.measures:
-                self._measure(at)
-            return plan_scaling(self._snapshot(at), {}, self.rules)
-        self._measure(at)
-        targets = plan_scaling(self._snapshot(at), self.foreseeing.at(at), self.rules)
-        self.woken = any(_wants_more(target) for target in targets)
+        """How many nodes each pool of a cloud is to have; nothing where that is known to be what it has."""
+        if self._measured is not None:
+            self._measured.look(at)
+        uses = [pool.use(self.world.starts_at) for pool in self.world.cloud]
+        queue = self.waiting.pending(at)
+        steady = at < self.steady_until - ROUNDED and not self.woken
+        if steady and _same(uses, self._uses) and _same(queue, self._queue):
+            return ()
+        self._uses, self._queue = uses, queue
+        snapshot = self._snapshot(at)
+        forecasts = {} if self.foreseeing is None else self.foreseeing.at(at)
+        targets = plan_scaling(snapshot, forecasts, self.rules)
+        self.woken = any(_wants_more(target) for target in targets) if self.rules.forecast is not None else False
+        self.steady_until = self._steady(snapshot, targets)
         return targets
 
     def changed(self, pool: Pool, grew: bool, at: float) -> None:
@@ -77,14 +94,14 @@ class Scaler:
             insort(self._endings, (at + left, job, job.serial), key=lambda ending: (ending[0], ending[1].index))
 
     def _snapshot(self, at: float) -> ScalingSnapshot:
-        pending: list[PendingJob] = self.waiting.pending(at)
+        local, cloud = ((), ()) if self._measured is None else self._measured.points(at)
         return ScalingSnapshot(
             taken_at=self.world.moment(at),
-            pools=tuple(pool.use(self.world.starts_at) for pool in self.world.cloud),
-            local=tuple(self._local),
-            cloud=tuple(self._cloud),
-            queue=tuple(pending),
-            endings=tuple(self._foreseen(at)) if pending else (),
+            pools=tuple(self._uses),
+            local=local,
+            cloud=cloud,
+            queue=tuple(self._queue),
+            endings=tuple(self._foreseen(at)) if self._queue else (),
             last_out=dict(self._last_out),
             last_in=dict(self._last_in),
             base_nodes={} if self.rules.window is None else self._base_nodes(at),
@@ -98,6 +115,14 @@ class Scaler:
             self._base = {} if began is None else {pool.key: pool.wanted for pool in self.world.cloud}
         return self._base
 
+    def _steady(self, snapshot: ScalingSnapshot, targets: Sequence[PoolTarget]) -> float:
+        """Until when the plan changes nothing, if it does not now."""
+        wanted = {(use.cluster, use.pool.name): use.wanted for use in snapshot.pools}
+        if self.woken or any(one.remove or one.nodes != wanted[one.cluster, one.pool] for one in targets):
+            return 0.0
+        until = steady_until(snapshot, self.rules)
+        return inf if until is None else (until - self.world.starts_at).total_seconds()
+
     def _foreseen(self, now: float) -> Iterator[Ending]:
         """The ends that the rule looks at."""
         del self._endings[: bisect_left(self._endings, now, key=lambda ending: ending[0])]
@@ -109,17 +134,10 @@ class Scaler:
                     at=self.world.moment(at), place=job.pool.key, gpus_per_node=job.gpus_per_node, nodes=job.pods
                 )
 
-    def _measure(self, at: float) -> None:
-        now = self.world.moment(at)
-        jobs = gpus = 0
-        for job in self.waiting:
-            jobs, gpus = jobs + 1, gpus + job.gpus
-        for points, pools in ((self._local, self.world.local), (self._cloud, self.world.cloud)):
-            ready = sum((len(pool.nodes) - pool.booting) * pool.gpus_per_node for pool in pools)
-            used = sum(pool.used for pool in pools)
-            points.append(UsePoint(at=now, gpus=ready, used_gpus=used, queued_jobs=jobs, pending_gpus=gpus))
-            while now - points[0].at > (_MEASURED if self.measures else timedelta()):
-                points.popleft()
+
+def _same(some: Sequence[object], others: Sequence[object]) -> bool:
+    """Whether they are the same objects: what has changed is a new one."""
+    return len(some) == len(others) and all(map(is_, some, others))
 
 
 def _wants_more(target: PoolTarget) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import timedelta
+from math import inf
 
 from spillway.replay.data import Transfers
 from spillway.replay.jobs import Job
@@ -13,10 +14,14 @@ from spillway.scaling.returning import BoughtRun, ReturnRules, plan_returns
 
 
 class Bought:
-    """Jobs that train in a cloud, in the order in which they began there."""
+    """Jobs that train in a cloud, in the order in which they began there.
+
+    ``steady_until``: as long as nothing happens before, the answer about the last home is the same, which is nobody.
+    """
 
     def __init__(self, world: World, rules: ReturnRules | None, transfers: Transfers) -> None:
         self.world, self.rules, self.transfers = world, rules, transfers
+        self.steady_until = inf
         self._jobs: dict[int, Job] = {}
 
     @property
@@ -32,14 +37,22 @@ class Bought:
 
     def returning(self, home: Pool, at: float) -> Iterator[Job]:
         """Those that go to ``home`` now, in the order in which they get its room."""
+        self.steady_until = inf
         if self.rules is None or not home.room.total:
             return
-        soonest = at - self.rules.after.total_seconds()
-        runs = [
-            self._run(job, at)
-            for job in self._jobs.values()
-            if (job.began_at or 0.0) <= soonest and home.room.fits(job.gpus_per_node, job.pods)
-        ]
+        after = self.rules.after.total_seconds()
+        runs, fitting = [], dict[tuple[int, int], bool]()
+        for job in self._jobs.values():
+            began_at, shape = job.began_at or 0.0, (job.gpus_per_node, job.pods)
+            if began_at > at - after:
+                self.steady_until = began_at + after  # the others began later
+                break
+            if shape not in fitting:
+                fitting[shape] = home.room.fits(*shape)
+            if fitting[shape]:
+                runs.append(self._run(job, at))
+        if runs:
+            self.steady_until = at  # what a move saves changes as time goes by
         for back in plan_returns(runs, home.room, self.rules, self.world.moment(at)) if runs else ():
             yield self._jobs[int(back.run)]
 

@@ -45,7 +45,10 @@ class Decisions:
 
     def _decision(self, job: Job, held: bool, at: float) -> PlacementDecision:
         gpus, pods = job.gpus_per_node, job.pods
-        case: Hashable = (job.kind, held, tuple(pool.verdict(gpus, pods) for pool in self.world.pools))
+        verdicts = 0
+        for pool in self.world.pools:
+            verdicts = 3 * verdicts + pool.verdict(gpus, pods)
+        case: Hashable = (job.kind, held, verdicts)
         if self.quotas is not None:
             case = (case, self.quotas.allow(job))
         known = self._known.get(case)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from spillway.model import Cluster, JobRecord, PlacementPolicy, PoolTarget
-from spillway.replay.beats import Scaler
+from spillway.replay.beats import ROUNDED, Scaler
 from spillway.replay.bought import Bought
 from spillway.replay.data import Transfers
 from spillway.replay.decisions import Decisions
@@ -30,6 +30,7 @@ from spillway.scaling.rules import ScalingRules
 
 _FRUITLESS = 100
 """So often in a row a run is interrupted before it commits anything; then it is taken never to end."""
+_NEVER = float("inf")
 _STILL = 7 * 86400.0
 """Seconds of nothing but beats, with nothing else to come, after which what waits is taken to wait for good."""
 
@@ -78,7 +79,7 @@ class _Replay:
         progress: Callable[[int], None],
     ) -> None:
         self.conditions, self.progress = conditions, progress
-        self.chance = random.Random(seed)
+        self.chance, self.tick = random.Random(seed), conditions.tick.total_seconds()
         self.world = World(clusters, records[0].submitted_at)
         self.jobs = jobs_of(records, policy.placement, conditions)
         self.transfers = Transfers(self.world, conditions)
@@ -87,55 +88,75 @@ class _Replay:
         self.waiting = Waiting(self.world, self.decisions)
         rule, clocks = policy.scaling.forecast, policy.placement.time_zone
         self.foreseeing = None if rule is None else Foreseeing(rule, records, time_zone=clocks)
-        self.scaler = Scaler(self.world, self.waiting, policy.scaling, self.foreseeing)
+        self.scaler = Scaler(self.world, self.waiting, policy.scaling, self.foreseeing, self.tick)
         self.bought = Bought(self.world, policy.scaling.returning, self.transfers)
         self.recording = Recording(self.world)
         self.events: list[tuple[float, int, Callable[[], None]]] = []
         self.serial = 0
         self.now = self.stirred = 0.0
-        self.beat_at: float | None = None
+        self.beat_at = self.looks_at = _NEVER
         self.ended = 0
-        self.tick = conditions.tick.total_seconds()
         if self.scaler.by_the_clock:
             self._at(self.scaler.changes_after(0.0), self._wake)
         for key, zone in sorted(conditions.spot.items()):
             self._turn(self.world.by_key[key], zone.stretches(random.Random(f"{seed}:{'/'.join(key)}")))
 
     def carry_out(self) -> None:
+        """Moment by moment: all that happens then, after which what waits is placed, and last the beat of the clock."""
         arrivals = iter(self.jobs)
         coming = next(arrivals, None)
         while coming is not None or (self.ended < len(self.jobs) and self._goes_on()):
-            if coming is not None and (not self.events or coming.asked_at <= self.events[0][0]):
-                self.now = coming.asked_at
+            asked_at = _NEVER if coming is None else coming.asked_at
+            self.now = now = min(asked_at, self.events[0][0] if self.events else _NEVER, self.looks_at)
+            if now == _NEVER:
+                return
+            while coming is not None and coming.asked_at == now:
                 self._ask(coming)
                 coming = next(arrivals, None)
-            elif self.events:
-                self.now, _, happen = heapq.heappop(self.events)
-                happen()
-            else:
-                return
-            if (self.events and self.events[0][0] == self.now) or (coming and coming.asked_at == self.now):
-                continue
-            while (found := self.waiting.next(self.now)) is not None:
-                self._start(*found)
-            if self.beat_at is None and self._awaits_beat():
-                self.beat_at = (self.now // self.tick + 1) * self.tick
-                self._at(self.beat_at, self._beat)
+            while self.events and self.events[0][0] == now:
+                heapq.heappop(self.events)[2]()
+            self._place()
+            self._keep_time()
+
+    def _keep_time(self) -> None:
+        """The beat of now, if there is one, and when the next one is that may change anything."""
+        now, steady_until = self.now, 0.0
+        if self.beat_at < now:
+            self.beat_at = self._beat_from(now)  # those before were passed over
+        if self.beat_at == now:
+            steady_until = self._beat()
+            self.beat_at = _NEVER
+        if self.beat_at == _NEVER and self._awaits_beat():
+            self.beat_at = (now // self.tick + 1) * self.tick
+        self.looks_at = self.beat_at
+        if steady_until > self.beat_at:
+            later = steady_until if self._more_to_come() else min(steady_until, self.stirred + _STILL)
+            self.looks_at = max(self.beat_at, self._beat_from(later - ROUNDED))
+
+    def _beat_from(self, moment: float) -> float:
+        return moment if moment == _NEVER else -(-moment // self.tick) * self.tick
 
     def _goes_on(self) -> bool:
-        """Whether more than beats is to come, such as the end of a job, or something has happened lately."""
-        by_the_clock = (self.beat_at is not None) + self.scaler.by_the_clock + len(self.conditions.spot)
-        return len(self.events) > by_the_clock or self.now - self.stirred < _STILL
+        """Whether more than beats is to come, or something has happened lately."""
+        return self._more_to_come() or self.now - self.stirred < _STILL
+
+    def _more_to_come(self) -> bool:
+        """Whether more than the clock is to come, such as the end of a job."""
+        return len(self.events) > self.scaler.by_the_clock + len(self.conditions.spot)
 
     def _at(self, moment: float, happen: Callable[[], None]) -> None:
         self.serial += 1
         heapq.heappush(self.events, (moment, self.serial, happen))
 
+    def _place(self) -> None:
+        while self.waiting and (found := self.waiting.next(self.now)) is not None:
+            self._start(*found)
+
     def _awaits_beat(self) -> bool:
         """Whether there is anything to look at with the next one."""
-        if self.waiting or self.scaler.measures or self.scaler.woken or any(pool.idle for pool in self.world.cloud):
+        if self.waiting or self.scaler.measures or self.scaler.woken or self.bought.may_return:
             return True
-        return self.bought.may_return
+        return any(pool.idle for pool in self.world.cloud)
 
     def _ask(self, job: Job) -> None:
         self.stirred = self.now
@@ -186,7 +207,7 @@ class _Replay:
         self._at(job.ends_at, partial(self._end, job, job.serial))
         if self.quotas is not None:
             self.quotas.took(job, pool)
-        if pool in self.world.cloud:
+        if pool.bought:
             self.bought.began(job)
         else:
             self.scaler.began(job, job.trains_at)
@@ -201,17 +222,26 @@ class _Replay:
         job.left = max(0.0, job.ends_at - self.now)
         job.pool = None
 
-    def _beat(self) -> None:
-        """What the live rules send back goes to on-premises, and loses what the move takes; then the scaler looks."""
-        self.beat_at = None
+    def _beat(self) -> float:
+        """What the live rules send back goes to on-premises, and loses what the move takes; then the scaler looks.
+
+        Returns:
+            Until when beats change nothing, unless something else happens before.
+        """
+        steady_until, moved = _NEVER, False
         if self.bought.may_return:
             for home in self.world.local:
                 for job in self.bought.returning(home, self.now):
                     pause = self.transfers.pause(job, home, self.now)
                     self._leave(job)
                     self._start(job, home, pause)
+                    moved = True
+                steady_until = min(steady_until, self.bought.steady_until)
         for target in self.scaler.plan(self.now):
             self._apply(self.world.by_key[target.cluster, target.pool], target)
+        if moved:
+            self._place()
+        return 0.0 if moved else min(steady_until, self.scaler.steady_until)
 
     def _apply(self, pool: Pool, target: PoolTarget) -> None:
         before = pool.wanted

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 
-from spillway.model import Cluster, NodePool, NodeState, PoolUse, ScalableNode
+from spillway.model import Cluster, NodePool, NodeState, PoolUse, ScalableNode, SiteKind
 from spillway.scaling.packing import FreeNodes
 
 
@@ -36,23 +36,26 @@ class Pool:
         self.nodes: dict[str, Node] = {}
         self.by_free: list[dict[str, Node]] = [{} for _ in range(pool.gpus_per_node + 1)]
         self.room = FreeNodes(())
+        self.bought = cluster.kind is not SiteKind.ONPREM
         self.idle = 0
         self.booting = 0
         self.unanswered = 0
         self.sold_out = False
         self._made = 0
+        self._use: PoolUse | None = None
 
     def order(self, at: float) -> Node:
         """A node that boots from now on."""
         node = Node(f"{self.declared.name}-{self._made}", at)
         self._made += 1
+        self._use = None
         self.booting += 1
         self.nodes[node.name] = node
         return node
 
     def ready(self, node: Node, at: float) -> None:
         node.ready_at = node.idle_since = at
-        node.free, node.seen = self.gpus_per_node, None
+        node.free, node.seen, self._use = self.gpus_per_node, None, None
         self.booting -= 1
         self.idle += 1
         self.by_free[node.free][node.name] = node
@@ -60,7 +63,7 @@ class Pool:
 
     def remove(self, name: str) -> Node:
         """The node is gone, and so are the runs on it."""
-        node = self.nodes.pop(name)
+        node, self._use = self.nodes.pop(name), None
         if node.ready_at is None:
             self.booting -= 1
         else:
@@ -82,7 +85,7 @@ class Pool:
         if gpus > self.gpus_per_node:
             return 2
         more = (self.declared.max_nodes - len(self.nodes)) * (self.gpus_per_node // gpus)
-        return 1 if self.room.pods(gpus) + more >= pods else 2
+        return 1 if more >= pods or self.room.pods(gpus) + more >= pods else 2
 
     def take(self, run: int, gpus: int, pods: int) -> list[Node]:
         """Put the run's pods on the nodes that ``FreeNodes.take`` has them on, of equal ones the first; they fit."""
@@ -114,10 +117,9 @@ class Pool:
 
     def _change(self, node: Node, free: int) -> None:
         del self.by_free[node.free][node.name]
-        self.room.add(node.free, -1)
-        node.free, node.seen = free, None
         self.by_free[free][node.name] = node
-        self.room.add(free)
+        self.room.change(node.free, free)
+        node.free, node.seen, self._use = free, None, None
 
     @property
     def wanted(self) -> int:
@@ -125,9 +127,9 @@ class Pool:
         return len(self.nodes) + self.unanswered
 
     @property
-    def used(self) -> int:
-        """GPUs that runs have."""
-        return (len(self.nodes) - self.booting) * self.gpus_per_node - self.room.total
+    def usable_gpus(self) -> int:
+        """Those of nodes that have booted."""
+        return (len(self.nodes) - self.booting) * self.gpus_per_node
 
     def states(self) -> tuple[NodeState, ...]:
         """The nodes as a placement sees them."""
@@ -143,13 +145,14 @@ class Pool:
         )
 
     def use(self, epoch: datetime) -> PoolUse:
-        """The pool as the scaler sees it."""
-        nodes = []
-        for node in self.nodes.values():
-            if node.seen is None:
-                node.seen = _scalable(node, self.gpus_per_node, epoch)
-            nodes.append(node.seen)
-        return PoolUse(cluster=self.cluster.name, pool=self.declared, wanted=self.wanted, nodes=tuple(nodes))
+        """The pool as the scaler sees it; the same object while nothing has happened to it."""
+        if self._use is None or self._use.wanted != self.wanted:
+            for node in self.nodes.values():
+                if node.seen is None:
+                    node.seen = _scalable(node, self.gpus_per_node, epoch)
+            nodes = tuple([node.seen for node in self.nodes.values() if node.seen is not None])
+            self._use = PoolUse(cluster=self.cluster.name, pool=self.declared, wanted=self.wanted, nodes=nodes)
+        return self._use
 
 
 def _scalable(node: Node, gpus: int, epoch: datetime) -> ScalableNode:

@@ -24,8 +24,11 @@ class Recording:
         self._sizes = [(array("d", [0.0]), array("q", [pool.room.total])) for pool in world.pools]
 
     def stay(self, job: int, place: int, start: float, end: float) -> None:
-        for column, value in zip(self._stays, (job, place, start, end), strict=True):
-            column.append(value)
+        jobs, places, starts, ends = self._stays
+        jobs.append(job)
+        places.append(place)
+        starts.append(start)
+        ends.append(end)
 
     def order(self, at: float, place: int, nodes: int, gpus: int) -> None:
         """So many nodes more, after which the pool has so many GPUs."""
@@ -75,7 +78,7 @@ class Recording:
             places=tuple(
                 Place(
                     name="/".join(pool.key),
-                    cloud=pool in world.cloud,
+                    cloud=pool.bought,
                     price_per_gpu_hour=usual_price(pool),
                 )
                 for pool in world.pools

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
 
 from spillway.model import PendingJob
 from spillway.replay.decisions import Decisions
@@ -13,31 +12,33 @@ from spillway.replay.world import World
 
 
 class Waiting:
-    """The jobs that wait, by kind and by whether they hold back for on-premises; each line in the order of turns."""
+    """The jobs that wait, by kind and by whether they hold back for on-premises; each line in the order of turns.
+
+    ``jobs`` and ``gpus`` are how many they are, and want.
+    """
 
     def __init__(self, world: World, decisions: Decisions) -> None:
         self.world, self.decisions = world, decisions
+        self.jobs = self.gpus = 0
         self._lines: dict[tuple[object, bool], deque[Job]] = {}
 
     def __bool__(self) -> bool:
         return bool(self._lines)
 
-    def __iter__(self) -> Iterator[Job]:
-        return (job for line in self._lines.values() for job in line)
-
     def add(self, job: Job, held: bool) -> None:
         """It waits, behind those whose turn is before its own."""
-        line = self._lines.setdefault((job.kind, held), deque())
-        line.append(job)
-        if len(line) > 1 and line[-2].turn > job.turn:
-            self._lines[job.kind, held] = deque(sorted(line, key=lambda one: one.turn))
+        self._count(job, 1)
+        line = self._lines.get((job.kind, held))
+        if line is None:
+            self._lines[job.kind, held] = deque((job,))
+        elif line[-1].turn < job.turn:
+            line.append(job)
+        else:
+            self._lines[job.kind, held] = deque(sorted((*line, job), key=lambda one: one.turn))
 
     def open(self, job: Job) -> None:
         """It has held back for long enough."""
-        held = self._lines[job.kind, True]
-        held.remove(job)
-        if not held:
-            del self._lines[job.kind, True]
+        self._remove(job, (job.kind, True))
         self.add(job, False)
 
     def next(self, at: float) -> tuple[Job, Pool] | None:
@@ -52,9 +53,7 @@ class Waiting:
         if first is None:
             return None
         job, pool, key = first
-        self._lines[key].popleft()
-        if not self._lines[key]:
-            del self._lines[key]
+        self._remove(job, key)
         return job, pool
 
     def pending(self, at: float) -> list[PendingJob]:
@@ -65,3 +64,14 @@ class Waiting:
                 places = self.decisions.queues_at(line[0], at)
                 found += (job.pending(places, self.world) for job in line)
         return found
+
+    def _remove(self, job: Job, key: tuple[object, bool]) -> None:
+        self._count(job, -1)
+        line = self._lines[key]
+        line.remove(job)
+        if not line:
+            del self._lines[key]
+
+    def _count(self, job: Job, jobs: int) -> None:
+        self.jobs += jobs
+        self.gpus += jobs * job.gpus

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 
 from spillway.migration import MoveFacts
-from spillway.model import Billing, Cluster, ClusterState, PodUse, Priority, SiteKind, Snapshot
+from spillway.model import Billing, Cluster, ClusterState, PodUse, Priority, Snapshot
 from spillway.replay.pools import Pool
 from spillway.replay.spot import Zone
 
@@ -55,8 +55,8 @@ class World:
         self.clusters, self.starts_at = tuple(clusters), starts_at
         found = [(cluster, pool) for cluster in clusters for pool in cluster.pools if pool.gpus_per_node]
         self.pools = [Pool(cluster, pool, place) for place, (cluster, pool) in enumerate(found)]
-        self.local = [pool for pool in self.pools if pool.cluster.kind is SiteKind.ONPREM]
-        self.cloud = [pool for pool in self.pools if pool.cluster.kind is not SiteKind.ONPREM]
+        self.local = [pool for pool in self.pools if not pool.bought]
+        self.cloud = [pool for pool in self.pools if pool.bought]
         self.by_key: Mapping[tuple[str, str], Pool] = {pool.key: pool for pool in self.pools}
         for pool in self.local:
             for _ in range(pool.declared.max_nodes):
@@ -92,5 +92,5 @@ def usual_price(pool: Pool) -> Decimal:
 def usual_billing(pool: Pool) -> Billing:
     """How its GPUs are paid for then."""
     prices = pool.declared.prices_per_gpu_hour
-    usual = Billing.OWNED if pool.cluster.kind is SiteKind.ONPREM else Billing.ON_DEMAND
+    usual = Billing.ON_DEMAND if pool.bought else Billing.OWNED
     return usual if usual in prices else min(prices, key=lambda billing: prices[billing], default=usual)

@@ -23,33 +23,50 @@ def has_held(
         points: oldest first; those after ``now`` are not looked at.
         largest_gap: how far two points, or the last one and now, may lie apart.
     """
-    after = now
+    moment = holds_from(condition, points, now, lasting=lasting, largest_gap=largest_gap)
+    return moment is not None and moment <= now
+
+
+def holds_from(
+    condition: Callable[[UsePoint], bool],
+    points: Sequence[UsePoint],
+    now: datetime,
+    *,
+    lasting: timedelta,
+    largest_gap: timedelta,
+) -> datetime | None:
+    """From when on it has held for ``lasting``, if it goes on; a moment of the past where it has. None: it does not."""
+    after, since = now, None
     for point in reversed(points):
         if point.at > now:
             continue
         if after - point.at > largest_gap or not condition(point):
-            return False
-        if now - point.at >= lasting:
-            return True
-        after = point.at
-    return False
+            break
+        after = since = point.at
+        if now - since >= lasting:
+            break
+    return None if since is None else since + lasting
 
 
 def above(share: Fraction) -> Callable[[UsePoint], bool]:
     """More than the share is in use; a side without GPUs is neither busy nor idle."""
-    return lambda point: point.gpus > 0 and point.used_gpus * share.denominator > share.numerator * point.gpus
+    part, whole = share.as_integer_ratio()
+    return lambda point: point.gpus > 0 and point.used_gpus * whole > part * point.gpus
 
 
 def from_on(share: Fraction) -> Callable[[UsePoint], bool]:
     """The share or more is in use."""
-    return lambda point: point.gpus > 0 and point.used_gpus * share.denominator >= share.numerator * point.gpus
+    part, whole = share.as_integer_ratio()
+    return lambda point: point.gpus > 0 and point.used_gpus * whole >= part * point.gpus
 
 
 def up_to(share: Fraction) -> Callable[[UsePoint], bool]:
     """The share or less is in use."""
-    return lambda point: point.gpus > 0 and point.used_gpus * share.denominator <= share.numerator * point.gpus
+    part, whole = share.as_integer_ratio()
+    return lambda point: point.gpus > 0 and point.used_gpus * whole <= part * point.gpus
 
 
 def below(share: Fraction) -> Callable[[UsePoint], bool]:
     """Less than the share is in use."""
-    return lambda point: point.gpus > 0 and point.used_gpus * share.denominator < share.numerator * point.gpus
+    part, whole = share.as_integer_ratio()
+    return lambda point: point.gpus > 0 and point.used_gpus * whole < part * point.gpus

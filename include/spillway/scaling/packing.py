@@ -28,13 +28,29 @@ class FreeNodes:
         self.counts[free] += nodes
         self.total += free * nodes
 
+    def change(self, before: int, free: int) -> None:
+        """A node has so many free GPUs now; no more than any had."""
+        self.counts[before] -= 1
+        self.counts[free] += 1
+        self.total += free - before
+
     def pods(self, gpus: int) -> int:
         """How many pods of so many GPUs fit."""
-        counts = self.counts
-        return sum(counts[free] * (free // gpus) for free in range(gpus, len(counts)))
+        pods = 0
+        for free in range(gpus, len(self.counts)):
+            if self.counts[free]:
+                pods += self.counts[free] * (free // gpus)
+        return pods
 
     def fits(self, gpus: int, pods: int) -> bool:
-        return self.total >= gpus * pods and self.pods(gpus) >= pods
+        if self.total < gpus * pods:
+            return False
+        for free in range(len(self.counts) - 1, gpus - 1, -1):  # whole nodes first: mostly they are enough
+            if self.counts[free]:
+                pods -= self.counts[free] * (free // gpus)
+                if pods <= 0:
+                    return True
+        return pods <= 0
 
     def take(self, gpus: int, pods: int) -> Sequence[tuple[int, int]]:
         """Put the pods on the fullest nodes that take them: (free GPUs of the node before, pods on it) for each.
