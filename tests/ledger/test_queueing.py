@@ -118,6 +118,30 @@ def test_a_run_that_comes_to_lack_more_than_room_holds_nothing_while_it_does(led
     assert (queued.run, queued.since, queued.places) == ("r", NOW + 20 * SECOND, {("cloud", "h100")})
 
 
+def test_where_a_run_waited_that_cannot_be_seen_any_more_it_holds_nothing_and_is_known_to_have_waited(
+    ledger: Ledger,
+) -> None:
+    there, elsewhere = ("cloud", "h100"), ("onprem", "a100")
+    wait(ledger, "r", decision=replace(without_room("full"), queues_at=frozenset({there, elsewhere})))
+
+    def places(at: int) -> tuple[frozenset[tuple[str, str]], ...]:
+        """Those that it holds, and those where nodes may be ordered for it."""
+        now = NOW + at * SECOND
+        [queued] = ledger.complete(None, job_spec(), SNAPSHOT, POLICY, now).queue
+        [pending] = ledger.pending_jobs(now)
+        return queued.places, pending.places
+
+    lost = {"cloud": "it gives no answer"}
+    assert places(5) == ({there, elsewhere}, {there, elsewhere})
+    ledger.still_waits("r", job_spec(), {elsewhere}, NOW + 10 * SECOND, unseen=lost)
+    assert places(15) == ({elsewhere}, {there, elsewhere})
+    wait(ledger, "r", at=20, decision=replace(without_room("full"), unreachable=lost))
+    assert places(25) == ({elsewhere}, {there, elsewhere})
+    assert ledger.wanted(NOW + 25 * SECOND).waiting == ((job_spec(), frozenset({elsewhere})),)
+    still_waits(ledger, "r", {elsewhere}, at=30)  # it answers, and the run lacks more than room there by now
+    assert places(35) == ({elsewhere}, {elsewhere})
+
+
 def test_a_run_that_lacked_more_than_room_at_first_comes_before_later_ones_when_it_lacks_no_more(
     ledger: Ledger,
 ) -> None:

@@ -226,6 +226,25 @@ def test_a_run_of_a_backfill_is_told_as_one_unless_its_job_may_order_nodes(ledge
         ("r3", False),
     ]
     assert [job for job, _ in ledger.wanted(NOW).waiting] == [plain, plain, orders], "nor is it forecast from"
+    for number, (_, job) in enumerate(asked):
+        reserve(ledger, f"r{number}", job)
+    promised = ledger.promised_jobs()
+    assert {label: job.backfill for label, job in promised.items()} == {
+        "r0-1": False,
+        "r1-1": True,
+        "r2-1": False,
+        "r3-1": False,
+    }
+
+
+def test_what_is_promised_is_to_come_until_its_pod_has_a_node_and_a_gang_until_all_of_them_have(ledger: Ledger) -> None:
+    for run, nodes in (("pod", 1), ("gang", 3)):
+        attempt, _ = reserve(ledger, run, job_spec(gpus_per_node=4, nodes=nodes))
+        assert attempt is not None
+        assert ledger.promised_jobs()[f"{run}-1"].nodes == nodes
+        ledger.amend(attempt, node="n1")
+    assert ledger.promised_jobs() == {}
+    assert [(label, job.nodes) for label, job in ledger.promised_jobs({"gang-1"}).items()] == [("gang-1", 3)]
 
 
 def test_an_alert_is_told_once_to_each_target_beside_the_other_notices(ledger: Ledger) -> None:

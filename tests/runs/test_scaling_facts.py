@@ -9,7 +9,9 @@ from decimal import Decimal
 
 import pytest
 
+from spillway.clouds.kubernetes import KubernetesCluster
 from spillway.model import Budget, Ending, JobSpec, PoolSample, PoolTarget, Sample, ScalingSnapshot, Tier, UsePoint
+from spillway.runs.scaling import look
 from spillway.runs.scaling_facts import scalers, scaling_snapshot
 from spillway.runs.services import Services
 from spillway.scaling.presets import DEFAULT
@@ -38,6 +40,35 @@ def test_what_is_promised_a_place_is_still_to_come_until_its_pod_has_a_node(
     run.start()
     eventually(lambda: [node.pods for use in seen(services).pools for node in use.nodes], any, seconds=120)
     assert seen(services).queue == ()
+
+
+def test_of_a_gang_that_has_half_of_its_nodes_the_missing_pods_are_still_to_come_once(
+    services: Services, open_run: Carry, make_job: MakeJob
+) -> None:
+    run = open_run(make_job(steps=400, pace=0.2, gpus_per_node=4, nodes=2, tier=Tier.PUBLIC))
+    run.place()
+    assert [(coming.run, coming.nodes, coming.gpus) for coming in seen(services).queue] == [(run.run, 2, 8)]
+    first, second = (node.name for use in seen(services).pools for node in use.nodes)
+    client = services.site("cloud").client
+    assert isinstance(client, KubernetesCluster)
+    cordoned = {"spec": {"unschedulable": True}}
+    client.api.json("PATCH", f"/api/v1/nodes/{second}", body=cordoned, content_type="application/merge-patch+json")
+    run.start()
+
+    def halves() -> list[tuple[str, int, int]]:
+        return [(job.run, job.nodes, job.gpus) for job in seen(services).queue]
+
+    eventually(halves, lambda found: found == [(run.run, 1, 4)], seconds=120)
+    found = look(replace(services, actor="a test"))
+    [target] = found.plan
+    assert (target.nodes, target.remove) == (2, (second,)), f"{first} has a pod, one more node comes for the other pod"
+    client.api.json(
+        "PATCH",
+        f"/api/v1/nodes/{second}",
+        body={"spec": {"unschedulable": False}},
+        content_type="application/merge-patch+json",
+    )
+    eventually(halves, lambda found: found == [], seconds=120)
 
 
 @pytest.mark.parametrize(

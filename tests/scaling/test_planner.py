@@ -242,6 +242,26 @@ def test_people_get_their_nodes_until_their_order_ends() -> None:
     assert target.nodes == 1
 
 
+@pytest.mark.parametrize("kind", OrderKind)
+def test_an_order_holds_from_the_moment_on_at_which_it_was_given(kind: OrderKind) -> None:
+    nodes = 2 if kind is OrderKind.ADD else 0
+    order = manual_order(kind=kind, nodes=nodes, ordered_at=NOW, ready_by=None)
+    seen = scaling_snapshot(pool_use(idle_node("a")), orders=(order,))
+    assert [target.nodes for target in plan_scaling(seen, {}, RULES)] == [nodes]
+    before = replace(seen, orders=(replace(order, ordered_at=NOW + timedelta(seconds=1)),))
+    [target] = plan_scaling(before, {}, RULES)
+    assert (target.nodes, [wish.source for wish in target.contributions]) == (1, [Source.REACTIVE])
+
+
+def test_of_a_clock_that_was_put_back_no_pool_cools_down_until_it_is_as_late_again() -> None:
+    ahead = {POOL: NOW + HOUR}
+    grows = scaling_snapshot(pool_use(), queue=pending_jobs(1), last_out=ahead)
+    shrinks = scaling_snapshot(pool_use(idle_node("a", HOUR)), last_out=ahead, last_in=ahead)
+    for rules in (RULES, replace(RULES, cool_down_out=5 * MINUTE, cool_down_in=5 * MINUTE)):
+        assert [target.nodes for target in plan_scaling(grows, {}, rules)] == [1]
+        assert [target.nodes for target in plan_scaling(shrinks, {}, rules)] == [0]
+
+
 def test_a_forced_shrink_wins_over_people_and_jobs_and_not_over_pods_and_the_least() -> None:
     nodes = (busy_node("b"), idle_node("i", MINUTE), booting_node("new"))
     shrink = manual_order(order="o2", kind=OrderKind.SHRINK, nodes=0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from datetime import datetime, timedelta
 from itertools import islice
 from typing import Any
@@ -25,6 +25,8 @@ RENEWAL = timedelta(minutes=1)
 Places = Set[tuple[str, str]]
 """Pools, each (cluster, pool)."""
 
+_UNSEEN = "unseen"
+
 PROTECTED = 20
 """So many runs are kept from being passed; a decision is stored with all that it was taken from."""
 
@@ -35,14 +37,16 @@ class QueueStore:
     def __init__(self, database: Database) -> None:
         self.database = database
 
-    def still_waits(self, run: str, job: JobSpec, places: Places, now: datetime) -> None:
+    def still_waits(
+        self, run: str, job: JobSpec, places: Places, now: datetime, *, unseen: Collection[str] = ()
+    ) -> None:
         """Somebody goes on waiting for the run, see ``note_waiting``; nothing where it has a place meanwhile."""
         with self.database.reading() as connection:
-            if _is_noted(connection, run, places, now):
+            if _is_noted(connection, run, places, _unseen(connection, run, unseen), now):
                 return
         with self.database.writing() as connection:
             if fetch_open(connection, run) is None:
-                note_waiting(connection, run, job, places, now)
+                note_waiting(connection, run, job, places, now, unseen=unseen)
 
     def pending_jobs(self, now: datetime) -> tuple[PendingJob, ...]:
         """The runs that wait for nothing but room for GPUs, in the order in which they come.
@@ -54,10 +58,18 @@ class QueueStore:
             rows = connection.execute(found).all()
         return tuple(_pending(*row) for row in rows if row.job.gpus_per_node)
 
-    def promised_jobs(self) -> Mapping[str, PendingJob]:
-        """What open attempts are promised whose pods are not known to have a node yet, by their labels."""
+    def promised_jobs(self, lacking: Set[str] = frozenset()) -> Mapping[str, PendingJob]:
+        """What open attempts are promised whose pods are not known to have a node yet, by their labels.
+
+        Args:
+            lacking: attempts that were seen to have pods without a node, by label, whatever is on record of another
+                pod of theirs.
+        """
         with self.database.reading() as connection:
-            found = fetch_attempts(connection, select_attempts().where(OPEN, attempts.c.node.is_(None)))
+            opened = fetch_attempts(connection, select_attempts().where(OPEN))
+            found = [attempt for attempt in opened if attempt.node is None or attempt.label in lacking]
+            asked_by = select(runs.c.run, runs.c.origin).join(attempts, attempts.c.run == runs.c.run).where(OPEN)
+            origins = {row.run: row.origin for row in connection.execute(asked_by)}
         return {
             attempt.label: PendingJob(
                 run=attempt.run,
@@ -67,33 +79,56 @@ class QueueStore:
                 priority=attempt.job.priority,
                 places=frozenset({(attempt.candidate.cluster, attempt.candidate.pool)}),
                 expected=attempt.job.expected_duration or attempt.job.longest_duration,
+                backfill=not orders_nodes(attempt.job, origins[attempt.run]),
             )
             for attempt in found
             if attempt.job.gpus_per_node
         }
 
 
-def note_waiting(connection: Connection, run: str, job: JobSpec, places: Places, now: datetime) -> None:
-    """The run waits for room at these pools; where there are none it waits outside of the queue."""
+def note_waiting(
+    connection: Connection, run: str, job: JobSpec, places: Places, now: datetime, *, unseen: Collection[str] = ()
+) -> None:
+    """The run waits for room at these pools; where there are none it waits outside of the queue.
+
+    Args:
+        unseen: clusters that gave no answer. It holds no pool of theirs; at which of them it waited before is kept, as
+            no nodes are ordered elsewhere because it cannot be seen whether there is room.
+    """
+    before = _unseen(connection, run, unseen)
     spoken = (waiting.c.run == run) & (waiting.c.seen_at > now - SILENCE)
     since = connection.execute(select(waiting.c.since).where(spoken)).scalar()
     leave_queue(connection, run)
     if places:
         row = {"run": run, "level": job.priority.level, "since": since or now, "seen_at": now}
-        connection.execute(insert(waiting).values(row | {"places": _stored(places)}))
+        connection.execute(insert(waiting).values(row | {"places": _stored(places, before)}))
 
 
-def _is_noted(connection: Connection, run: str, places: Places, now: datetime) -> bool:
+def _is_noted(connection: Connection, run: str, places: Places, unseen: Places, now: datetime) -> bool:
     """Whether the queue says so already, and not too long ago."""
     row = connection.execute(select(waiting.c.places, waiting.c.seen_at).where(waiting.c.run == run)).first()
     if row is None:
         return not places
     known, seen_at = row
-    return bool(known == _stored(places) and seen_at > now - RENEWAL)
+    return bool(known == _stored(places, unseen) and seen_at > now - RENEWAL)
 
 
-def _stored(places: Places) -> list[list[str]]:
-    return sorted(map(list, places))
+def _unseen(connection: Connection, run: str, clusters: Collection[str]) -> Places:
+    """The pools of these clusters at which the run waited when it was noted last."""
+    if not clusters:
+        return frozenset()
+    noted = connection.execute(select(waiting.c.places).where(waiting.c.run == run)).scalar() or ()
+    return {(cluster, pool) for cluster, pool, *_ in noted if cluster in clusters}
+
+
+def _stored(places: Places, unseen: Places) -> list[list[str]]:
+    """Those that are seen, and then the others with a mark."""
+    return [*sorted(map(list, places)), *sorted([*place, _UNSEEN] for place in unseen - places)]
+
+
+def _seen(stored: Iterable[Sequence[str]]) -> frozenset[tuple[str, str]]:
+    """The pools at which a run waits for room and nothing else, for certain."""
+    return frozenset((cluster, pool) for cluster, pool, *unseen in stored if not unseen)
 
 
 def leave_queue(connection: Connection, run: str) -> None:
@@ -150,7 +185,7 @@ def _pending(
         nodes=job.nodes,
         since=since,
         priority=job.priority,
-        places=frozenset((cluster, pool) for cluster, pool in places),
+        places=frozenset((cluster, pool) for cluster, pool, *_ in places),
         expected=job.expected_duration or job.longest_duration,
         finish_by=None if job.finish_within is None else asked_at + job.finish_within,
         backfill=not orders_nodes(job, origin),
@@ -163,7 +198,7 @@ def fetch_waiting(connection: Connection, now: datetime) -> tuple[tuple[JobSpec,
     A backfill's run that takes what is left over is no demand: nodes would be ordered for it by what is foreseen of it.
     """
     rows = (row for row in connection.execute(_waiting(now)) if orders_nodes(row.job, row.origin))
-    return tuple((row.job, frozenset((cluster, pool) for cluster, pool in row.places)) for row in rows)
+    return tuple((row.job, _seen(row.places)) for row in rows)
 
 
 def _queued(run: str, job: JobSpec, since: datetime, places: list[list[str]]) -> QueuedRun:
@@ -175,7 +210,7 @@ def _queued(run: str, job: JobSpec, since: datetime, places: list[list[str]]) ->
         gpus_per_node=job.gpus_per_node,
         cpu_millicores_per_node=job.cpu_millicores,
         memory_mib_per_node=job.memory_mib,
-        places=frozenset((cluster, pool) for cluster, pool in places),
+        places=_seen(places),
         image=job.image,
         gpu_fraction=job.gpu_fraction,
     )

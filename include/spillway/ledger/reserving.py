@@ -163,7 +163,7 @@ class ReservationStore:
             decision = record.decision
             attempt = None if decision.chosen is None else _reserved(connection, record, decision.chosen, now, lease)
             if attempt is None and decision.possible:
-                note_waiting(connection, run, job, decision.queues_at, now)
+                note_waiting(connection, run, job, decision.queues_at, now, unseen=decision.unreachable)
             else:
                 leave_queue(connection, run)
             record = dataclasses.replace(record, taken_at=decision.taken_at)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from decimal import Decimal
 from functools import partial
@@ -24,6 +26,29 @@ RECENT = timedelta(hours=1)
 
 Key = tuple[str, str]
 """(cluster, pool)"""
+
+
+@dataclass(frozen=True, slots=True)
+class Pods:
+    """How many pods of each attempt have a node, and how many have none yet, by its label."""
+
+    bound: Counter[str]
+    waiting: Counter[str]
+
+    @classmethod
+    def of(cls, states: Iterable[ClusterState]) -> Pods:
+        ours = [pod for state in states for pod in state.pods if pod.attempt is not None]
+        bound, waiting = ([str(p.attempt) for p in ours if (p.node is None) is lacks] for lacks in (False, True))
+        return cls(Counter(bound), Counter(waiting))
+
+    @property
+    def lacking(self) -> Set[str]:
+        """Attempts of which a pod has no node."""
+        return self.waiting.keys()
+
+    def missing(self, label: str, pods: int) -> int:
+        """How many of the attempt's pods are to get a node yet; all of them where none was created."""
+        return self.waiting[label] if label in self.bound or label in self.waiting else pods
 
 
 def scalers(services: Services) -> Mapping[str, NodePoolScaler | SpillwayError]:
@@ -57,7 +82,7 @@ def scaling_snapshot(
         mark: have nodes remember since when they idle; nothing is written without it.
     """
     now, ledger, declared = services.clock(), services.ledger, services.configuration
-    pools, unknown, bound = _look(services, asked, mark=mark)
+    pools, unknown, pods = _look(services, asked, mark=mark)
     changes = ledger.scaling_changes(since=now - MEMORY)
     done = [change for change in changes if change.asked_at is not None]
     return ScalingSnapshot(
@@ -66,7 +91,7 @@ def scaling_snapshot(
         unknown=unknown,
         local=_points(services, SiteKind.ONPREM, now),
         cloud=_points(services, SiteKind.CLOUD, now),
-        queue=(*ledger.pending_jobs(now), *_coming(ledger.promised_jobs(), bound)),
+        queue=(*ledger.pending_jobs(now), *_coming(ledger.promised_jobs(pods.lacking), pods)),
         orders=ledger.scaling_orders(now),
         last_out=_last(change for change in done if change.target.nodes > change.before),
         last_in=_last(change for change in done if change.target.nodes < change.before),
@@ -79,8 +104,8 @@ def scaling_snapshot(
 
 def _look(
     services: Services, asked: Mapping[str, NodePoolScaler | SpillwayError], *, mark: bool
-) -> tuple[tuple[PoolUse, ...], Mapping[Key, str], frozenset[str]]:
-    """The pools that can be read, why each other one cannot, and the attempts whose pods have nodes."""
+) -> tuple[tuple[PoolUse, ...], Mapping[Key, str], Pods]:
+    """The pools that can be read, why each other one cannot, and our pods."""
     over_at = time.monotonic() + DEADLINE_SECONDS
     real = {name: scaler for name, scaler in asked.items() if not isinstance(scaler, SpillwayError)}
     reading = Asked("the node pools of", {name: partial(scaler.pools, mark=mark) for name, scaler in real.items()})
@@ -99,19 +124,14 @@ def _look(
             unknown[cluster, pool] = cause or f"no complete answer within {DEADLINE_SECONDS:.0f} s"
         if isinstance(use, PoolUse):
             pools.append(use)
-    return tuple(pools), unknown, _bound(states.values())
+    return tuple(pools), unknown, Pods.of(states.values())
 
 
-def _bound(states: Iterable[ClusterState]) -> frozenset[str]:
-    """Attempts of which a pod has a node."""
-    return frozenset(
-        pod.attempt for state in states for pod in state.pods if pod.attempt is not None and pod.node is not None
-    )
-
-
-def _coming(promised: Mapping[str, PendingJob], bound: frozenset[str]) -> tuple[PendingJob, ...]:
-    """Those whose pods are still to come: what has a node is seen there."""
-    return tuple(job for label, job in sorted(promised.items()) if label not in bound)
+def _coming(promised: Mapping[str, PendingJob], pods: Pods) -> Iterator[PendingJob]:
+    """What is promised as far as its pods are still to come: those that have a node are seen there."""
+    for label, job in sorted(promised.items()):
+        if nodes := pods.missing(label, job.nodes):
+            yield replace(job, nodes=nodes)
 
 
 def _endings(services: Services) -> tuple[Ending, ...]:

@@ -22,7 +22,8 @@ def foreseen(
 ) -> Mapping[tuple[str, str], Contribution]:
     """How many nodes each pool is to have by its forecast; what all demand has beyond on-premises is for the first.
 
-    A forecast that ends before now says nothing, nor does one of all demand while the size of on-premises is unknown.
+    A forecast that ends before now says nothing, nor does one of all demand while the size of on-premises, or that of
+    another pool, is unknown.
     """
     rule = rules.forecast
     if rule is None or not forecasts or not sizes:
@@ -33,7 +34,7 @@ def foreseen(
             gpus = gpus_wanted(forecast, rule, snapshot.taken_at)
             if gpus is not None:
                 found[size.key] = _wish(size, gpus, f"{counted(gpus, 'GPU')} foreseen here", forecast)
-    whole = forecasts.get(EVERYWHERE)
+    whole = None if snapshot.unknown else forecasts.get(EVERYWHERE)
     wanted = None if whole is None else gpus_wanted(whole, rule, snapshot.taken_at)
     local = _local_gpus(snapshot, rules)
     first = next((size for size in sizes if size.gpus_per_node), None)

@@ -8,6 +8,9 @@ Who wins, the later over the earlier:
 4. a forced shrink;
 5. what the pool has at least and at most by its declaration, and what the budget bears;
 6. pods: a node with one stays.
+
+While a pool is unknown nothing is ordered elsewhere because it is missing: see ``_patient``, ``ahead.foreseen``,
+``reactive.react`` and ``wishes.wishes_of``.
 """
 
 from __future__ import annotations
@@ -69,13 +72,17 @@ def plan_scaling(
 
 
 def _patient(snapshot: ScalingSnapshot, rules: ScalingRules) -> Set[str]:
-    """The runs that a rule for the queue orders no nodes for yet."""
+    """The runs that no nodes are ordered for yet: by a rule for the queue, or as a pool where they wait is unknown.
+
+    There may be room for them there, or nodes on their way.
+    """
     rule, now, queue = rules.reactive, snapshot.taken_at, snapshot.queue
+    unsure = {job.run for job in queue if job.places & snapshot.unknown.keys()} if snapshot.unknown else frozenset()
     if not isinstance(rule, QueueRule):
-        return frozenset()
+        return unsure
     old = [job for job in queue if now - job.since >= rule.after] if rule.after else queue
     left = beyond(old, snapshot.endings, now, rule.within) if rule.within and snapshot.endings else old
-    return {job.run for job in queue} - {job.run for job in left} if len(left) < len(queue) else frozenset()
+    return unsure | {job.run for job in queue} - {job.run for job in left} if len(left) < len(queue) else unsure
 
 
 def _known(snapshot: ScalingSnapshot, orders: Orders) -> list[PoolSize]:

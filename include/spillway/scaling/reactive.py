@@ -78,8 +78,11 @@ def _by_utilisation(
     room: Mapping[tuple[str, str], int],
     largest_gap: timedelta,
 ) -> Reaction:
-    """Of a pool without any node nothing is measured: it begins with the nodes for what waits for it."""
-    points, now = snapshot.cloud, snapshot.taken_at
+    """Of a pool without any node nothing is measured: it begins with the nodes for what waits for it.
+
+    While a pool is unknown nobody knows what comes to the cloud as a whole, and its utilisation says nothing.
+    """
+    points, now = () if snapshot.unknown else snapshot.cloud, snapshot.taken_at
     if has_held(above(rule.out_above), points, now, lasting=rule.out_after, largest_gap=largest_gap):
         point = points[-1]
         wanted = point.gpus + gpus_to_add(Fraction(point.used_gpus, point.gpus), rule.target, point.gpus)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 
 from spillway.errors.counts import counted
 from spillway.model import Contribution, ManualOrder, ScalingSnapshot, Source
@@ -81,14 +82,14 @@ class Case:
     def cooling_out(self) -> bool:
         """Whether it grew a moment ago."""
         grew = self.snapshot.last_out.get(self.size.key)
-        return grew is not None and self.snapshot.taken_at - grew < self.rules.cool_down_out
+        return grew is not None and _within(self.rules.cool_down_out, grew, self.snapshot.taken_at)
 
     @property
     def cooling_in(self) -> bool:
         """Whether it grew or shrank a moment ago."""
         seen, key = self.snapshot, self.size.key
         changes = (moments[key] for moments in (seen.last_out, seen.last_in) if key in moments)
-        return any(seen.taken_at - moment < self.rules.cool_down_in for moment in changes)
+        return any(_within(self.rules.cool_down_in, moment, seen.taken_at) for moment in changes)
 
 
 def wishes_of(case: Case, spare: Spare, ahead: Contribution | None, orders: Sequence[ManualOrder]) -> Wishes:
@@ -102,6 +103,8 @@ def wishes_of(case: Case, spare: Spare, ahead: Contribution | None, orders: Sequ
     window, release = None, None
     if rules.window is not None and (case.favoured if rules.window.place is None else rules.window.place == size.key):
         window = window_wish(rules.window, size, case.snapshot.base_nodes, now)
+        if window is not None and rules.window.place is None and case.snapshot.unknown:  # that may be the cheapest one
+            window = replace(window, nodes=min(window.nodes, size.nodes))
     if reactive.nodes <= size.nodes and size.idle and (reason := release_reason(rules, now)) is not None:
         release = Contribution(source=Source.TIME_RULE, nodes=without(size, unneeded(size, case.demand)), reason=reason)
     people = tuple(contribution(order) for order in orders)
@@ -128,6 +131,11 @@ def _reactive(case: Case, spare: Spare) -> Contribution:
     if by_age and rules.idle_release is not None:
         return _wish(without(size, by_age), f"{by_age} fewer: idle for {told(rules.idle_release)} or longer")
     return _wish(size.nodes, UNCHANGED)
+
+
+def _within(cool_down: timedelta, moment: datetime, now: datetime) -> bool:
+    """Whether it was less than that long ago; of a moment to come, as a clock that was put back has, nobody knows."""
+    return timedelta() <= now - moment < cool_down
 
 
 def _wish(nodes: int, reason: str) -> Contribution:

@@ -96,5 +96,6 @@ class CapacityTrigger(BaseTrigger):
         """What is to be had; keeps the run's place in the queue, and moves it to where it lacks only room now."""
         found = _LOOKOUT.look(services, job, run=self.of_run, dag=self.dag, max_age=max_age)
         if self.of_run is not None and found.chosen is None and found.possible:
-            services.ledger.still_waits(self.of_run, job, found.queues_at, services.clock())
+            places, unseen = found.queues_at, found.unreachable
+            services.ledger.still_waits(self.of_run, job, places, services.clock(), unseen=unseen)
         return found
