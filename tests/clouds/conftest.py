@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from spillway.clouds import node_pools
 from spillway.clouds.kubernetes import KubernetesCluster, client_from_kubeconfig
 from spillway.connections import ConnectionSpec
 from spillway.model import Cluster, ScaledBy
@@ -174,8 +175,12 @@ def client(control_plane: ControlPlane, cluster: Cluster) -> KubernetesCluster:
 
 
 @pytest.fixture
-def pool_world(control_plane: ControlPlane) -> Iterator[Callable[..., PoolWorld]]:
-    """Makes the pool of the contract, without nodes, for what scales it, its provider's machines and Connections."""
+def pool_world(control_plane: ControlPlane, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., PoolWorld]]:
+    """Makes the pool of the contract, without nodes, for what scales it, its provider's machines and Connections.
+
+    Its scheduler knows at once what is cordoned, and is not waited for.
+    """
+    monkeypatch.setattr(node_pools, "SETTLE_SECONDS", 0.0)
     worlds = []
 
     def make(scaled_by: ScaledBy, machines: Callable[[PoolWorld], Machines], *connections: ConnectionSpec) -> PoolWorld:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
-from spillway.clouds.node_pools import NodePools
 from spillway.connections import ConnectionSpec
 from spillway.errors import AccessDenied, Missing, PoolRefused, Unreachable
 from spillway.model import ScaledBy
@@ -81,24 +80,6 @@ def test_a_machine_that_has_not_joined_is_a_node_without_gpus_since_its_order(wo
     (booting,) = [node for node in use(world).nodes if node.ready_at is None]
     assert (booting.gpus, booting.free_gpus, booting.pods, booting.idle_since) == (0, 0, 0, None)
     assert before <= booting.created_at <= datetime.now(UTC)
-
-
-def test_a_node_that_a_pod_is_bound_to_before_it_is_cordoned_stays(
-    world: PoolWorld, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    names = [node.name for node in use(world).nodes]
-    cordon = NodePools._annotate
-
-    def too_late(self: NodePools, node: str, annotations: Mapping[str, str | None], **spec: bool) -> None:
-        if spec.get("unschedulable") and node == names[0]:
-            world.add_pod(node)
-        cordon(self, node, annotations, **spec)
-
-    monkeypatch.setattr(NodePools, "_annotate", too_late)
-    assert world.scaler.set_target(POOL, 0, remove=names) == (names[0],)
-    world.settle()
-    assert [node.name for node in use(world).nodes] == names[:1]
-    assert not world.cordoned()
 
 
 def test_more_than_the_quota_is_refused_and_nothing_is_ordered(world: PoolWorld, settings: SandboxSettings) -> None:

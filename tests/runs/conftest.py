@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from spillway.clouds import node_pools
 from spillway.config import load_job
 from spillway.images import patience
 from spillway.model import JobSpec
@@ -30,6 +31,7 @@ def short_outages(monkeypatch: pytest.MonkeyPatch) -> None:
     """What these tests take away stays away; what follows is not waited for as long as a restart may take."""
     for module in (sites, patience, transport):
         monkeypatch.setattr(module, "AWAY_SECONDS", 1.0)
+    monkeypatch.setattr(node_pools, "SETTLE_SECONDS", 0.0)  # the sandbox's scheduler knows at once what is cordoned
 
 
 @pytest.fixture

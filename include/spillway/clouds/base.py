@@ -99,7 +99,8 @@ class NodePoolScaler(Protocol):
 
         Args:
             remove: the nodes that leave, no others ever; one that is gone already is a success. They are cordoned
-                first, and one on which a pod runs or is bound is left where it is and used again.
+                first and looked at again once every scheduler knows that; one on which a pod runs or is bound then is
+                left where it is and used again.
             drain: nodes that leave too, but for those with pods, which stay cordoned for the next time.
         Returns:
             Those named that stay for their pods.

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from time import sleep
 
 from spillway.clouds.api import ApiRefusal, KubernetesApi
 from spillway.clouds.base import NodeProvider
@@ -22,6 +23,9 @@ from spillway.errors import AccessDenied, PoolRefused, SpillwayError, UnknownNam
 from spillway.errors.counts import counted
 from spillway.model import Cluster, NodePool, PoolUse, ScalableNode
 
+SETTLE_SECONDS = 5.0
+"""So long a node that leaves is cordoned before it is looked at once more. A scheduler hears of it within a second, and
+binds no pod to it from then on."""
 _MERGE_PATCH = "application/merge-patch+json"
 _LIVE = {"fieldSelector": "status.phase!=Succeeded,status.phase!=Failed"}
 _log = logging.getLogger(__name__)
@@ -92,18 +96,24 @@ class NodePools:
         return replace(node, idle_since=now if idle else None)
 
     def _cordoned(self, look: PoolLook, leaving: Collection[str], drain: Collection[str]) -> frozenset[str]:
-        """Cordon what leaves, let all else be used again, and give what is cordoned and empty.
+        """Cordon what leaves, let all else be used again, and give what is cordoned and, once that is known, empty.
 
         What a person has cordoned stays so.
         """
         marked = {name for name, node in look.found.items() if is_leaving(node)}
         busy = {node.name for node in look.nodes if node.pods} - {*drain}
         wanted = {name for name in leaving if name not in busy}
-        for name in wanted - marked:
-            if name in look.found and not (look.found[name].get("spec") or {}).get("unschedulable"):
-                self._annotate(name, {LEAVING: "true"}, unschedulable=True)
-                marked.add(name)
-        pods = self._pods() if wanted else {}  # again: one may have been bound before the node was cordoned
+        open_still = {
+            name
+            for name in wanted - marked
+            if name in look.found and not (look.found[name].get("spec") or {}).get("unschedulable")
+        }
+        for name in open_still:
+            self._annotate(name, {LEAVING: "true"}, unschedulable=True)
+        marked |= open_still
+        if open_still:
+            sleep(SETTLE_SECONDS)
+        pods = self._pods() if wanted else {}  # again: one may have been bound meanwhile
         empty = frozenset(name for name in wanted if not pods.get(name))
         for name in marked - empty - {*drain}:
             self._annotate(name, {LEAVING: None}, unschedulable=False)

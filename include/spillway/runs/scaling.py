@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import uuid
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 
@@ -148,13 +148,25 @@ def _carry_out(
         say(f"{found.told(target)}\n  not done ({change.tries}. try): {problem}")
         tell_refused(services, change, say)
         return change
-    left = dataclasses.replace(target, replaces=tuple(name for name in target.replaces if name not in stayed))
-    change = dataclasses.replace(change, target=left)
+    change = dataclasses.replace(change, target=_as_taken(target, stayed))
     tell_failed(services, use, change, say)
     change = ledger.change_is_asked(change, services.clock())
-    kept = "".join(f"\n  {name} stays for a pod that came meanwhile" for name in stayed if name not in target.drains)
+    kept = "".join(f"\n  {clamp}" for clamp in change.target.clamps if clamp not in target.clamps)
     say(found.told(target) + kept)
     return change
+
+
+def _as_taken(target: PoolTarget, stayed: Collection[str]) -> PoolTarget:
+    """The target as its provider has taken it: a node to which a pod was bound meanwhile stays, and is used again."""
+    back = [name for name in target.remove if name in stayed]
+    counted = sum(name not in target.replaces for name in back)
+    return dataclasses.replace(
+        target,
+        nodes=target.nodes + counted,
+        remove=tuple(name for name in target.remove if name not in back),
+        replaces=tuple(name for name in target.replaces if name not in back),
+        clamps=(*target.clamps, *(f"{name} stays for a pod that came meanwhile" for name in back)),
+    )
 
 
 def _draining(seen: ScalingSnapshot, target: PoolTarget) -> PoolTarget:

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 import pytest
 
+from spillway.clouds import node_pools
 from spillway.clouds.base import NodePoolScaler
 from spillway.errors import PoolRefused, UnknownName
 from spillway.model import PoolUse, ScalableNode
@@ -124,6 +125,24 @@ class NodePoolContract:
         assert world.scaler.set_target(POOL, 0, remove=[busy, idle]) == (busy,)
         world.settle()
         assert set(nodes(world)) == {busy}
+        assert not world.cordoned()
+
+    def test_a_node_that_a_pod_is_bound_to_in_the_last_moment_stays_and_can_be_used_again(
+        self, world: World, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        late, idle = sorted(nodes(world))
+        waited: list[float] = []
+
+        def bound_by_who_has_not_heard_of_it(seconds: float) -> None:
+            assert world.cordoned() == {late, idle}
+            waited.append(seconds)
+            world.add_pod(late)
+
+        monkeypatch.setattr(node_pools, "sleep", bound_by_who_has_not_heard_of_it)
+        assert world.scaler.set_target(POOL, 0, remove=[late, idle]) == (late,)
+        world.settle()
+        assert waited == [node_pools.SETTLE_SECONDS]
+        assert {name: node.pods for name, node in nodes(world).items()} == {late: 1}
         assert not world.cordoned()
 
     def test_a_node_that_drains_takes_no_more_pods_and_leaves_when_it_is_empty(self, world: World) -> None:
