@@ -16,7 +16,7 @@ from spillway.runs.migrating import bring, drain, order_move
 from spillway.runs.notices import deliver_notices
 from spillway.runs.returning import Homecoming, homecomings
 from spillway.runs.scaling import look, scale
-from spillway.runs.scaling_orders import add_text, depart, order_fewer, order_more, plan_shrink, pool_named
+from spillway.runs.scaling_orders import add_text, depart, order_approved, order_more, plan_shrink, pool_named
 from spillway.runs.scaling_outcome import is_taken_up, order_outcome
 from spillway.scaling.shrinking import Departure, ShrinkPlan
 from spillway.scaling.shrinking import told as shrink_told
@@ -75,9 +75,9 @@ def run_order(params: Mapping[str, Any], planned: Mapping[str, Any], *, say: Any
         if planned["plan"] is None:
             order = order_more(services, params["pool"], params["nodes"], order=name, by=by, lasting=lasting)
         else:
-            plan = decode(ShrinkPlan, planned["plan"])
-            order = order_fewer(services, plan, order=name, by=by, lasting=lasting)
-            departures = planned["plan"]["departures"]
+            approved = decode(ShrinkPlan, planned["plan"])
+            order, leaving = order_approved(services, approved, say, order=name, by=by, lasting=lasting)
+            departures = [encode(departure) for departure in leaving]
     say("order %s of %s: %s %d at %s/%s", name, by, order.kind, order.nodes, order.cluster, order.pool)
     return departures
 

@@ -8,12 +8,13 @@ from datetime import timedelta
 
 import pytest
 
-from spillway.model import JobSpec, MoveState, Outcome, PoolUse, Tier
+from spillway.errors import PlanChanged
+from spillway.model import Billing, Candidate, JobSpec, MoveState, Outcome, PoolUse, Tier
 from spillway.runs.scaling import scale
-from spillway.runs.scaling_orders import depart, order_fewer, plan_shrink, pool_named
+from spillway.runs.scaling_orders import depart, order_approved, order_fewer, plan_shrink, pool_named
 from spillway.runs.scaling_outcome import is_taken_up, order_outcome
 from spillway.runs.services import Services
-from spillway.scaling.shrinking import Fate, ShrinkPlan
+from spillway.scaling.shrinking import Departure, Fate, ShrinkPlan, Way
 from spillway.testing.carried_run import Carried
 from spillway.testing.polling import eventually
 from spillway.testing.sandbox_server import Installation
@@ -75,10 +76,12 @@ def test_a_run_that_fits_nowhere_else_pauses_with_its_checkpoint_and_its_node_le
     (departure,) = plan.departures
     assert (departure.run, departure.fate) == (training.run, Fate.PAUSES)
     before = names(cloud)
-    order = order_fewer(cloud, plan, order="o", by="ann")
+    order, departures = order_approved(cloud, plan, lambda line: None, order="o", by="ann")
+    assert ([*order.remove], departures) == (sorted(before), plan.departures)
     assert not is_taken_up(pool(cloud), order)
     scaled(cloud)
     assert is_taken_up(pool(cloud), order)
+    assert order_approved(cloud, plan, lambda line: None, order="o", by="ann") == (order, departures)
     assert cloud.ledger.open_attempt(training.run) is not None
 
     done = depart(cloud, departure, "maintenance", lambda line: None, origin=ORIGIN)
@@ -99,6 +102,42 @@ def test_a_run_that_fits_nowhere_else_pauses_with_its_checkpoint_and_its_node_le
         f"{training.run}: planned: pauses; now: pauses, waits for a place",
     )
     assert [change.target.drains for change in cloud.ledger.scaling_changes()] == [(first.node,), ()]
+
+
+def test_a_run_that_cannot_move_any_more_trains_on_where_only_a_move_was_approved(
+    cloud: Services, training: Carried
+) -> None:
+    full = Candidate(cluster="onprem", pool="gpu", billing=Billing.OWNED)  # it has no node with four GPUs
+    way = Way(target=full, why="it had room")
+    departure = Departure(run=training.run, gpus=4, fate=Fate.MOVES, way=way, nodes=(node_of(cloud, training.run),))
+    done = depart(cloud, departure, "maintenance", lambda line: None, origin=ORIGIN)
+    assert done.startswith(f"{training.run} cannot move any more, and that it pauses was not approved: ")
+    attempt = cloud.ledger.open_attempt(training.run)
+    assert attempt is not None and attempt.ending is None
+
+
+def test_a_run_that_came_after_the_plan_was_shown_is_not_touched_by_it(
+    cloud: Services, start_run: Carry, make_job: MakeJob
+) -> None:
+    plan, whole = plan_shrink(cloud, PLACE, 1), plan_shrink(cloud, PLACE, 0)
+    run = start_run(make_job(steps=400, every=2, pace=0.2, gpus_per_node=4, tier=Tier.PUBLIC))
+    eventually(lambda: committed(cloud, run.run), seconds=120)
+    busy = node_of(cloud, run.run)
+    (other,) = names(cloud) - {busy}
+    shown = replace(plan, leaving=(busy,))  # it was as idle as the other one
+    with pytest.raises(PlanChanged) as changed:
+        order_approved(cloud, shown, lambda line: None, order="o", by="ann")
+    assert changed.value.differences == (
+        f"{busy} was to leave and does not have to any more",
+        f"{other} would leave by now, which was not approved: it stays",
+    )
+    assert cloud.ledger.scaling_orders() == ()
+    said: list[str] = []
+    order, departures = order_approved(cloud, whole, said.append, order="o", by="ann")
+    assert (order.remove, departures) == ((other,), ())
+    assert said == [
+        f"since the plan was shown: {run.run} is on {busy} and pauses by now, which was not approved: it is left alone"
+    ]
 
 
 def test_nodes_of_an_order_that_is_withdrawn_take_pods_again(cloud: Services, training: Carried) -> None:

@@ -85,8 +85,8 @@ def test_the_plan_says_who_stays_moves_and_pauses_what_is_lost_and_what_an_hour_
         leaving=("b", "c"),
         stays=("stays",),
         departures=(
-            Departure(run="moves", gpus=8, fate=Fate.MOVES, way=MOVES),
-            Departure(run="pauses", gpus=8, fate=Fate.PAUSES, way=PAUSES),
+            Departure(run="moves", gpus=8, fate=Fate.MOVES, way=MOVES, nodes=("b",)),
+            Departure(run="pauses", gpus=8, fate=Fate.PAUSES, way=PAUSES, nodes=("c",)),
         ),
         saved_per_hour=Decimal("128.0"),
     )

@@ -34,6 +34,7 @@
     ├── NoProgress              attempts in a row that committed nothing new
     ├── ResumeMismatch          an attempt that did not continue where its checkpoint ended
     ├── RunCancelled            a run that a person has ended
+    ├── PlanChanged             nothing of an approved plan holds any more
     ├── ScalerBusy              another one scales the node pools just now (a retry helps)
     ├── TurnLost                another one has scaled since the plan was made (a retry helps)
     ├── IllegalTransition       an attempt asked to move where its state machine has no edge
@@ -82,7 +83,7 @@ from spillway.errors.runs import (
     SandboxError,
     TrainingFailed,
 )
-from spillway.errors.scaling import ScalerBusy, TurnLost
+from spillway.errors.scaling import PlanChanged, ScalerBusy, TurnLost
 
 __all__ = [
     "AccessDenied",
@@ -108,6 +109,7 @@ __all__ = [
     "MoveRefused",
     "NoProgress",
     "NoValidCheckpoint",
+    "PlanChanged",
     "PoolRefused",
     "PreconditionFailed",
     "RequestRefused",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 
 from spillway.errors.root import SpillwayError
@@ -32,3 +33,16 @@ class TurnLost(SpillwayError):
             "step within its time; what is left of its plan is dropped, the next look makes a new one"
         )
         self.holder = holder
+
+
+class PlanChanged(SpillwayError):
+    """Nothing of an approved plan holds any more; nothing was ordered."""
+
+    retry_helps = False
+
+    def __init__(self, place: str, differences: Sequence[str]) -> None:
+        super().__init__(
+            f"the plan for {place} has changed since it was shown, and nothing of what was approved is left: "
+            f"{'; '.join(differences)}; nothing was ordered, ask for a new plan"
+        )
+        self.place, self.differences = place, tuple(differences)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
-from spillway.errors import MoveRefused, PoolRefused, SpillwayError, UnknownName
+from spillway.errors import MoveRefused, PlanChanged, PoolRefused, SpillwayError, UnknownName
 from spillway.errors.counts import counted
 from spillway.migration import estimate
 from spillway.model import Attempt, ClusterState, ManualOrder, OrderKind, PoolUse, VerdictKind
@@ -17,6 +17,7 @@ from spillway.runs.move_plan import BEST, move_plan
 from spillway.runs.scaling_facts import scalable_pools
 from spillway.runs.services import Say, Services
 from spillway.runs.stopping import note_ending
+from spillway.scaling.approving import leaving_none, still_approved
 from spillway.scaling.money import node_hour
 from spillway.scaling.shrinking import (
     Departure,
@@ -128,6 +129,30 @@ def order_fewer(
     )
 
 
+def order_approved(
+    services: Services, approved: ShrinkPlan, say: Say, *, order: str, by: str, lasting: timedelta = LASTS
+) -> tuple[ManualOrder, tuple[Departure, ...]]:
+    """Order what was approved as far as it still holds: the plan is made once more, and what differs is told.
+
+    Gives the runs that leave. The same ``order`` again is the one that was given.
+
+    Raises:
+        PlanChanged: nothing of it holds any more.
+        UnknownName, SpillwayError: as ``plan_shrink``.
+    """
+    known = _given(services, order)
+    if known is not None:
+        return known, tuple(one for one in approved.departures if not leaving_none(one, known.remove))
+    place = f"{approved.cluster}/{approved.pool}"
+    fresh = plan_shrink(services, place, approved.nodes)
+    plan, differences = still_approved(approved, fresh)
+    if approved.leaving and fresh.leaving and not plan.leaving:
+        raise PlanChanged(place, differences)
+    for line in differences:
+        say(f"since the plan was shown: {line}")
+    return order_fewer(services, plan, order=order, by=by, lasting=lasting), plan.departures
+
+
 def plan_shrink(services: Services, place: str, nodes: int) -> ShrinkPlan:
     """What bringing the pool down to so many nodes comes to; nothing is held, moved or ended.
 
@@ -150,9 +175,10 @@ def plan_shrink(services: Services, place: str, nodes: int) -> ShrinkPlan:
 
 
 def depart(services: Services, departure: Departure, reason: str, say: Say, *, origin: Mapping[str, Any]) -> str:
-    """Let a run leave its node: by a move where its plan has one and that still works, else into the queue.
+    """Let a run leave its node as it was approved: by a move, or into the queue.
 
-    Gives what became of it. A run that has left by itself is left alone; the same ``origin`` again is the same order.
+    Gives what became of it. One that cannot move any more trains on, and its node waits for its end. A run that has
+    left by itself is left alone; the same ``origin`` again is the same order.
     """
     attempt = services.ledger.open_attempt(departure.run)
     if attempt is None:
@@ -164,9 +190,8 @@ def depart(services: Services, departure: Departure, reason: str, say: Say, *, o
             move = order_move(services, departure.run, where, reason, say, origin=origin)
             move = drain(services, bring(services, move, say), say)
         except MoveRefused as refused:
-            say(f"{departure.run} cannot move any more and pauses: {refused}")
-        else:
-            return f"{departure.run} moves to {name(move.target)}"
+            return f"{departure.run} cannot move any more, and that it pauses was not approved: {refused}"
+        return f"{departure.run} moves to {name(move.target)}"
     return _pause(services, attempt, reason)
 
 

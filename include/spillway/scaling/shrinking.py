@@ -50,12 +50,13 @@ class Way:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Departure:
-    """A run whose node leaves."""
+    """A run whose nodes leave: ``nodes`` are those of them that do."""
 
     run: str
     gpus: int
     fate: Fate
     way: Way
+    nodes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,7 +112,13 @@ def shrink_plan(use: PoolUse, nodes: int, runs: Sequence[PlacedRun], ways: Mappi
     leaving = choose_leaving(use, nodes, runs)
     affected = [run for run in runs if run.nodes & set(leaving)]
     departures = tuple(
-        Departure(run=run.run, gpus=run.gpus, fate=_fate(ways[run.run]), way=ways[run.run])
+        Departure(
+            run=run.run,
+            gpus=run.gpus,
+            fate=_fate(ways[run.run]),
+            way=ways[run.run],
+            nodes=tuple(sorted(run.nodes & set(leaving))),
+        )
         for run in sorted(affected, key=lambda run: run.run)
     )
     price = node_hour(use.pool)
