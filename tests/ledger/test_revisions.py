@@ -333,6 +333,7 @@ ADDED = {
     ),
     "0018": ("DROP TABLE imported_jobs",),
     "0019": ("DROP TABLE scaling_looks", "ALTER TABLE scaling_changes DROP COLUMN look"),
+    "0020": ("DROP TABLE scaling_watches",),
 }
 """How what each revision has added is taken away again."""
 

@@ -187,6 +187,17 @@ def test_the_turn_of_one_who_died_is_over_with_its_lease(ledger: Ledger) -> None
         ledger.take_turn("one", TURN)
 
 
+def test_looks_are_one_span_until_there_is_a_gap_or_the_clock_jumps(ledger: Ledger) -> None:
+    minute = timedelta(minutes=1)
+    for at in (0, 1, 3, 90, 91, 10, 11):
+        ledger.note_watch(NOW + at * minute)
+    assert [((began - NOW) / minute, (ended - NOW) / minute) for began, ended in ledger.watches()] == [
+        (0, 4),
+        (90, 92),
+        (10, 12),
+    ]
+
+
 def test_runs_that_wait_for_room_are_demand_and_others_are_not(ledger: Ledger) -> None:
     job = job_spec(
         gpus_per_node=8, nodes=2, expected_duration=timedelta(hours=3), finish_within=timedelta(hours=9),

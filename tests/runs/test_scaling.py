@@ -10,6 +10,8 @@ import pytest
 import yaml
 from sqlalchemy import select
 
+from spillway.clouds import node_pools
+from spillway.clouds.kubernetes import KubernetesCluster
 from spillway.errors import PoolRefused, ScalerBusy, SpillwayError, TurnLost
 from spillway.ledger import ScalingLook
 from spillway.ledger.scaling_tables import scaling_turn
@@ -31,6 +33,7 @@ from spillway.testing.sandbox_server import Installation
 PLACE = "cloud/gpu"
 FIRST = ("cloud-1", "cloud-2")
 """The nodes that the cloud begins with, of 4 GPUs each."""
+PODS = "/api/v1/namespaces/training/pods"
 OPS = NoticeTarget(name="ops", email="ops@example.com")
 SOON = timedelta(minutes=11)
 """Later than an idle node stays, and than an order may take."""
@@ -49,12 +52,12 @@ def cloud(installation: Installation) -> Services:
     return replace(services, configuration=replace(services.configuration, notices=(OPS,)), actor="a test")
 
 
-def wait_in_line(services: Services, *runs: str, gpus: int = 4) -> None:
+def wait_in_line(services: Services, *runs: str, gpus: int = 4, pools: tuple[str, ...] = ("gpu",)) -> None:
     """Runs that lack nothing but room in the cloud."""
     job, now = job_spec(gpus_per_node=gpus, nodes=1), services.clock()
 
     def full(whole: Any) -> PlacementDecision:
-        places = frozenset({("cloud", "gpu")})
+        places = frozenset(("cloud", pool) for pool in pools)
         return PlacementDecision(job=job.name, taken_at=now, chosen=None, possible=True, verdicts=(), queues_at=places)
 
     for run in runs:
@@ -129,6 +132,32 @@ def test_every_change_has_what_it_was_planned_from_and_a_look_without_one_is_sto
     assert [job.run for job in planned.snapshot.queue] == ["one", "three", "two"]
     assert (planned.plan, planned.rules) == ((change.target,), cloud.configuration.scaling)
     assert plan_scaling(planned.snapshot, planned.forecasts, planned.rules) == planned.plan
+
+
+def test_a_node_that_a_pod_is_bound_to_in_the_last_moment_stays_and_the_line_of_the_change_says_so(
+    cloud: Services, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = cloud.site("cloud").client
+    assert isinstance(client, KubernetesCluster)
+    api, containers = client.api, [{"name": "c", "image": "i"}]
+    late = {"metadata": {"name": "late"}, "spec": {"nodeSelector": {"no": "node"}, "containers": containers}}
+
+    def about_to_be_bound(seconds: float) -> None:
+        patch, status = "application/merge-patch+json", {"status": {"nominatedNodeName": FIRST[0]}}
+        api.json("POST", PODS, body=late)
+        api.json("PATCH", f"{PODS}/late/status", body=status, content_type=patch)
+
+    now_scaled(cloud)  # from now on both idle
+    monkeypatch.setattr(node_pools, "sleep", about_to_be_bound)
+    said: list[str] = []
+    (change,) = now_scaled(later(cloud, SOON), said).changes
+    stays = f"{FIRST[0]} stays for a pod that came meanwhile"
+    assert (told(change), change.target.remove, change.target.clamps) == ((2, 1, True), (FIRST[1],), (stays,))
+    assert said[-1].endswith(f"  {stays}")
+    assert cloud.ledger.scaling_changes() == (change,)
+    eventually(lambda: names(cloud), lambda left: left == {FIRST[0]})
+    assert [(node.pods, node.draining) for node in pool(cloud).nodes] == [(1, False)]
+    api.json("DELETE", f"{PODS}/late", {"gracePeriodSeconds": 0})
 
 
 def test_a_look_says_every_reason_and_changes_nothing(cloud: Services) -> None:
@@ -272,7 +301,9 @@ def test_a_pool_that_cannot_be_opened_stops_no_other(cloud: Services, installati
     declared["clusters"][1]["pools"].append(lost)
     (installation.config / "clusters.yaml").write_text(yaml.safe_dump(declared))
     services = replace(installation.services(), actor="a test")
-    wait_in_line(services, "one", "two", "three")
+    wait_in_line(services, "one", "two", "three", pools=("gpu", "lost"))
+    assert now_scaled(services).changes == ()  # nor does who may go to it order nodes elsewhere instead
+    wait_in_line(services, "four")
     scaled = now_scaled(services)
     assert [(c.pool, told(c)) for c in scaled.changes] == [("gpu", (2, 3, True))]
     assert scaled.seen.unknown == {("cloud", "lost"): scaled.problems[0].removeprefix("cloud/lost: ")}
@@ -288,6 +319,7 @@ def test_a_node_that_comes_without_gpus_is_replaced_once_and_told_once(
     (broken,) = names(cloud) - set(FIRST)
     eventually(lambda: [n.ready_at for n in pool(cloud).nodes if n.name == broken], lambda at: at != [None])
     drills.misbehave(installation.sandbox, without_gpus=False)
+    now_scaled(later(cloud, timedelta(seconds=90)))
     past = later(cloud, timedelta(minutes=3))
     (change,) = now_scaled(past).changes
     assert (change.target.replaces, told(change)) == ((broken,), (3, 3, True))
@@ -295,6 +327,20 @@ def test_a_node_that_comes_without_gpus_is_replaced_once_and_told_once(
     assert now_scaled(past).changes == ()
     assert alerts(cloud) == [f"node {broken} of cloud/gpu failed and is replaced"]
     assert broken not in names(cloud)
+
+
+@pytest.mark.parametrize("jump", [timedelta(days=3), -timedelta(days=3)])
+def test_by_a_clock_that_jumps_no_node_that_boots_has_failed(
+    cloud: Services, installation: Installation, jump: timedelta
+) -> None:
+    drills.misbehave(installation.sandbox, boot=timedelta(hours=1))
+    order_more(cloud, PLACE, 1, order="o", by="ann", lasting=timedelta(days=30))
+    now_scaled(cloud)
+    before = names(cloud)
+    now_scaled(later(cloud, jump))
+    assert before - names(cloud) <= {*FIRST}  # idle ones may leave
+    assert not [name for change in cloud.ledger.scaling_changes() for name in change.target.replaces]
+    assert not [title for title in alerts(cloud) if "failed" in title]
 
 
 def test_nodes_that_fail_again_and_again_are_given_back_and_people_are_told_once(
@@ -309,6 +355,7 @@ def test_nodes_that_fail_again_and_again_are_given_back_and_people_are_told_once
         target = PoolTarget(cluster="cloud", pool="gpu", nodes=3, replaces=(f"gone-{number}",))
         change = cloud.ledger.begin_change(target, before=3, actor="a test", now=cloud.clock(), look=scaling_look())
         cloud.ledger.change_is_asked(change, cloud.clock())
+    now_scaled(later(cloud, timedelta(seconds=90)))
     past = later(cloud, timedelta(minutes=3))
     (change,) = now_scaled(past).changes
     assert (change.target.replaces, told(change), broken in change.target.remove) == ((), (3, 2, True), True)

@@ -103,6 +103,27 @@ def test_a_node_that_is_never_ready_fails_by_its_age(age: timedelta, replaced: t
     assert target.replaces == replaced
 
 
+@pytest.mark.parametrize(
+    ("looks", "replaced"),
+    [
+        pytest.param(((-60, 0),), ("a", "b"), id="at any time"),
+        pytest.param(((-60, -29), (0, 0)), (), id="the clock has jumped, and this is the first look since"),
+        pytest.param(((-60, -29), (-13, 0)), (), id="not long enough since"),
+        pytest.param(((-60, -29), (-15, 0)), ("a",), id="before and since"),
+        pytest.param(((-60, -29), (-16, 0)), ("a", "b"), id="since"),
+        pytest.param(((0, 0),), (), id="never before"),
+        pytest.param(((30, 60), (0, 0)), (), id="the clock was put back"),
+    ],
+)
+def test_a_node_fails_by_the_time_in_which_somebody_looked(
+    looks: tuple[tuple[int, int], ...], replaced: tuple[str, ...]
+) -> None:
+    use = pool_use(booting_node("a", 30 * MINUTE), booting_node("b", 20 * MINUTE))
+    spans = tuple((NOW + began * MINUTE, NOW + ended * MINUTE) for began, ended in looks)
+    [target] = plan_scaling(scaling_snapshot(use, watched=spans), {}, RULES)
+    assert (target.nodes, target.replaces) == (2, replaced)
+
+
 def test_a_node_that_is_made_under_the_name_of_one_that_was_replaced_is_another_one() -> None:
     replaced = {POOL: {NOW - 2 * HOUR: frozenset({"ip-10-0-0-7"})}}
     reborn = idle_node("ip-10-0-0-7", HOUR, created_at=NOW - 2 * HOUR + timedelta(seconds=1))

@@ -12,9 +12,15 @@ from sqlalchemy import Connection, RowMapping, Select, delete, func, insert, sel
 from spillway.errors import ConfigError, Missing, ScalerBusy, TurnLost
 from spillway.ledger.connection import Database, shared_time
 from spillway.ledger.scaling_looks import store_look
-from spillway.ledger.scaling_tables import scaling_changes, scaling_orders, scaling_turn
+from spillway.ledger.scaling_tables import scaling_changes, scaling_orders, scaling_turn, scaling_watches
 from spillway.ledger.values import ScalingLook
 from spillway.model import ManualOrder, PoolTarget, ScalingChange
+
+LOOKS_APART = timedelta(minutes=2)
+"""Two looks that lie no further apart have nothing unknown between them; the scaler looks every minute."""
+LOOK_LASTS = timedelta(minutes=1)
+LOOKS_KEPT = 1000
+"""So many spans: one whose looks lie further apart has a span for each."""
 
 
 class ScalingStore:
@@ -153,6 +159,28 @@ class ScalingStore:
         """Let others scale; a turn that is over, or another one's, is left as it is."""
         with self.database.writing() as connection:
             connection.execute(delete(scaling_turn).where(scaling_turn.c.holder == holder))
+
+    def note_watch(self, now: datetime) -> None:
+        """Somebody looks at the node pools.
+
+        Where that was not long ago it goes on a span; after a gap, or a jump of the clock, which looks like one, it
+        begins another.
+        """
+        own = scaling_watches.c
+        with self.database.writing() as connection:
+            last = connection.execute(select(scaling_watches).order_by(own.number.desc()).limit(1)).mappings().first()
+            if last is not None and timedelta() <= now - last["last_at"] <= LOOKS_APART:
+                connection.execute(update(scaling_watches).where(own.number == last["number"]).values(last_at=now))
+                return
+            connection.execute(insert(scaling_watches).values(began_at=now, last_at=now))
+            kept = select(own.number).order_by(own.number.desc()).limit(LOOKS_KEPT)
+            connection.execute(delete(scaling_watches).where(own.number.not_in(kept)))
+
+    def watches(self) -> tuple[tuple[datetime, datetime], ...]:
+        """The spans in which somebody looked, in their order; each look tells of the minute that follows it too."""
+        with self.database.reading() as connection:
+            found = connection.execute(select(scaling_watches).order_by(scaling_watches.c.number)).mappings()
+            return tuple((row["began_at"], row["last_at"] + LOOK_LASTS) for row in found)
 
     def _mark(self, order: str, **moment: datetime) -> ManualOrder:
         with self.database.writing() as connection:

@@ -76,3 +76,12 @@ scaling_turn = Table(
     Column("until", Moment, nullable=False),
 )
 """Whose turn it is to scale: at most one row that is not over."""
+
+scaling_watches = Table(
+    "scaling_watches",
+    metadata,
+    Column("number", Integer, primary_key=True),
+    Column("began_at", Moment, nullable=False),
+    Column("last_at", Moment, nullable=False),
+)
+"""Since when and until when somebody looked at the node pools again and again, without a gap."""

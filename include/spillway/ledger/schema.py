@@ -37,7 +37,7 @@ from spillway.model import (
     VerdictKind,
 )
 
-REVISION = "0019"
+REVISION = "0020"
 """The schema this release reads and writes. Revisions are four digits, and a newer one is the greater string."""
 
 VERSION_TABLE = "ledger_version"

@@ -212,7 +212,8 @@ class ScalingSnapshot:
     time rule of a window began to hold (``scaling.timed.began_at``). ``replaced`` is when failed nodes of each pool
     were replaced, and which: a node of such a name that was made later is another one.
     ``money_left`` is what all budgets leave of the month together; None: no limit. ``endings`` are those foreseen
-    on-premises, soonest first; nothing is known of runs that are not there.
+    on-premises, soonest first; nothing is known of runs that are not there. ``watched`` are the spans in which somebody
+    looked at the pools again and again; None: at any moment.
     """
 
     taken_at: datetime
@@ -228,3 +229,4 @@ class ScalingSnapshot:
     replaced: Mapping[tuple[str, str], Mapping[datetime, frozenset[str]]] = field(default_factory=dict)
     money_left: Decimal | None = None
     endings: tuple[Ending, ...] = ()
+    watched: tuple[tuple[datetime, datetime], ...] | None = None

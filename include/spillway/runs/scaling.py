@@ -98,6 +98,7 @@ def scale(services: Services, say: Say) -> Scaled:
     holder = f"{actor} ({uuid.uuid4().hex[:8]})"
     services.ledger.take_turn(holder, TURN)
     try:
+        services.ledger.note_watch(services.clock())
         asked = scalers(services)
         found = _planned(services, scaling_snapshot(services, asked, mark=True))
         for problem in found.problems:

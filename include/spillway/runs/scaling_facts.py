@@ -99,6 +99,7 @@ def scaling_snapshot(
         replaced=_replaced(done),
         money_left=money_left(services, now),
         endings=_endings(services),
+        watched=ledger.watches(),
     )
 
 

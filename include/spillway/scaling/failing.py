@@ -1,16 +1,39 @@
-"""When failed nodes of a pool are replaced no longer: what they boot with is broken, and each one costs money."""
+"""When a node has failed, and when failed ones are replaced no longer.
+
+What those boot with is broken then, and each one costs money.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 
-from spillway.model import ManualOrder, OrderKind, PoolUse
+from spillway.model import ManualOrder, OrderKind, PoolUse, ScalableNode
 
 TRIES = 3
 """So often failed nodes are replaced in a row."""
 FORGOTTEN = timedelta(days=1)
 """After so long a replacement counts no longer, and one more is tried."""
+
+
+def has_failed(
+    node: ScalableNode, use: PoolUse, now: datetime, watched: Sequence[tuple[datetime, datetime]] | None = None
+) -> bool:
+    """Whether it has had no usable GPUs for longer than it may.
+
+    Only time counts in which somebody looked: of all other nobody knows whether it has passed at all. By a clock that
+    jumps forward, or after a machine was suspended, every node that boots would have failed at once.
+
+    Args:
+        watched: see ``ScalingSnapshot``.
+    """
+    since = node.ready_at or node.created_at
+    if now - since <= use.boot_allowance:
+        return False
+    if watched is None:
+        return True
+    seen = (min(now, ended) - max(since, began) for began, ended in watched)
+    return sum((span for span in seen if span > timedelta()), timedelta()) > use.boot_allowance
 
 
 def given_up_until(

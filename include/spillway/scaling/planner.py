@@ -93,7 +93,8 @@ def _known(snapshot: ScalingSnapshot, orders: Orders) -> list[PoolSize]:
         if key not in snapshot.unknown:
             replaced = snapshot.replaced.get(key, {})
             held_until = given_up_until(use, replaced, orders.get(key, ()), snapshot.taken_at)
-            sizes.append(size_of(use, snapshot.taken_at, replaced=replaced, held_until=held_until))
+            now, watched = snapshot.taken_at, snapshot.watched
+            sizes.append(size_of(use, now, replaced=replaced, held_until=held_until, watched=watched))
     return sizes if len(sizes) < 2 else sorted(sizes, key=_dearness)
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from datetime import datetime
 from types import MappingProxyType
 
 from spillway.model import PoolUse, ScalableNode
+from spillway.scaling.failing import has_failed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,12 +61,14 @@ def size_of(
     *,
     replaced: Mapping[datetime, Set[str]] = MappingProxyType({}),
     held_until: datetime | None = None,
+    watched: Sequence[tuple[datetime, datetime]] | None = None,
 ) -> PoolSize:
     """The pool by what its nodes do at ``now``.
 
     Args:
         replaced: failed nodes whose places were filled already, and when: they are not counted, and do not fail again.
         held_until: until when failed nodes are not replaced (``failing``).
+        watched: see ``ScalingSnapshot``.
     """
     whole = use.pool.gpus_per_node
     busy, free = 0, [0] * (whole + 1)
@@ -86,7 +89,7 @@ def size_of(
             leaving.append(node)
         elif node.gpus:
             idle.append(node)
-        elif now - (node.ready_at or node.created_at) > use.boot_allowance:
+        elif has_failed(node, use, now, watched):
             failed.append(node)
         else:
             booting.append(node)
