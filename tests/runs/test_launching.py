@@ -14,6 +14,7 @@ import pytest
 from spillway.checkpoints.layout import head_key, part_key
 from spillway.checkpoints.progress import Progress, read_progress, write_progress
 from spillway.checkpoints.store import CheckpointStore, ResumePoint
+from spillway.clouds.kubernetes import KubernetesCluster
 from spillway.clouds.pod import FLUSH_MARGIN
 from spillway.errors import ForeignCheckpoint, NoValidCheckpoint
 from spillway.model import AttemptState, CheckpointManifest, JobSpec, Outcome, VerdictKind
@@ -273,3 +274,23 @@ def test_a_trainer_is_told_the_record_of_a_copied_data_set(services: Services, m
         for site, placed in places.items()
     }
     assert told == {"onprem": "", "cloud": manifest_key("digits")}
+
+
+def test_a_pod_goes_to_the_fullest_node_that_takes_it(services: Services, open_run: Carry, make_job: MakeJob) -> None:
+    client, merge = services.site("onprem").client, "application/merge-patch+json"
+    assert isinstance(client, KubernetesCluster)
+    first, second = (node.name for node in client.describe().nodes)
+
+    def cordon(node: str, cordoned: bool) -> None:
+        client.api.json(
+            "PATCH", f"/api/v1/nodes/{node}", body={"spec": {"unschedulable": cordoned}}, content_type=merge
+        )
+
+    cordon(first, True)
+    assert trains_on(client, open_run(make_job(**ENDLESS, gpus_per_node=1))) == second
+    cordon(first, False)
+    assert trains_on(client, open_run(make_job(**ENDLESS, gpus_per_node=1))) == second
+
+
+def trains_on(client: KubernetesCluster, run: Carried) -> str | None:
+    return client.state(run.launched().label).node

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from spillway.sandbox.kube.scheduler import explain, refuse
+from spillway.sandbox.kube.scheduler import explain, preference, refuse
 
 FREE = {"nvidia.com/gpu": Decimal(2), "cpu": Decimal(4), "pods": Decimal(10)}
 READY = [{"type": "Ready", "status": "True"}]
@@ -72,3 +72,21 @@ def test_a_node_takes_a_pod_or_says_why_not(pod: Any, node: Any, reasons: list[s
 )
 def test_a_pod_that_fits_nowhere_is_told_in_the_schedulers_words(refusals: Any, message: str) -> None:
     assert explain(refusals) == message
+
+
+def test_a_pod_wants_the_nodes_that_it_names_by_their_weights_and_no_other() -> None:
+    def wish(weight: int, **preference: Any) -> dict[str, Any]:
+        return {"weight": weight, "preference": preference}
+
+    def named(*nodes: str) -> dict[str, Any]:
+        return {"key": "metadata.name", "operator": "In", "values": list(nodes)}
+
+    wishes = [
+        wish(100, matchFields=[named("n")]),
+        wish(7, matchFields=[named("n")]),
+        wish(50, matchFields=[named("other")]),
+        wish(30, matchExpressions=[{"key": "gpu", "operator": "Exists"}]),
+    ]
+    affinity = {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": wishes}}
+    assert preference(_pod(affinity=affinity), _node(labels={"gpu": "a100"})) == 107
+    assert preference(_pod(), _node()) == 0

@@ -6,7 +6,7 @@ import base64
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -63,6 +63,7 @@ def build_pod(
     environment: Mapping[str, str],
     access: PodAccess,
     measured_flush: timedelta | None = None,
+    prefers: Sequence[str] = (),
 ) -> Mapping[str, Any]:
     """The pod of one attempt, the same one whenever it is built; of a job of several nodes, the Job of such pods.
 
@@ -71,6 +72,7 @@ def build_pod(
         image: ``host/repository@sha256:...``; a tag is refused.
         environment: of the trainer, all of it.
         measured_flush: how long the job's last checkpoints took; a shorter grace is raised to it and FLUSH_MARGIN.
+        prefers: the nodes that its pods go to where they still have room.
     Raises:
         LaunchRefused: a name or image that Kubernetes cannot take.
         ConfigError: an override that would change what the platform relies on.
@@ -87,6 +89,7 @@ def build_pod(
         "imagePullSecrets": [{"name": access.pull_secret}],
         "containers": [_trainer(job, image, environment, access, pool.gpu_resource)],
         "volumes": _volumes(job, access),
+        **_affinity(prefers),
     }
     metadata = {"name": attempt.label, "namespace": cluster.namespace, "labels": _labels(attempt, installation)}
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
@@ -164,6 +167,18 @@ def _tolerations(*, on_gpus: bool) -> list[dict[str, Any]]:
             for key in ("not-ready", "unreachable")
         ),
     ]
+
+
+def _affinity(prefers: Sequence[str]) -> dict[str, Any]:
+    """A wish and no demand, by the nodes' own names: their label of the host name may say something else.
+
+    In the default scheduler it weighs twice as much as that a node is empty, which alone would spread pods.
+    """
+    if not prefers:
+        return {}
+    named = [{"key": "metadata.name", "operator": "In", "values": [node]} for node in prefers]
+    wishes = [{"weight": 100, "preference": {"matchFields": [field]}} for field in named]
+    return {"affinity": {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": wishes}}}
 
 
 def _trainer(

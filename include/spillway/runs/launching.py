@@ -16,6 +16,7 @@ from spillway.images.gate import require_environment, require_image
 from spillway.images.reference import ImageReference
 from spillway.ledger import TransferKind
 from spillway.model import Attempt, AttemptState, Cluster, Dataset, DatasetUse
+from spillway.placement.packing import fullest_nodes
 from spillway.runs.parts import require_parts, require_recorded_part
 from spillway.runs.pod_access import access_objects, pod_access
 from spillway.runs.routes import Shipment, note_reading, refusal
@@ -166,7 +167,17 @@ def _pod(services: Services, attempt: Attempt, resume: ResumePoint) -> Mapping[s
         environment=pod_environment(services, attempt, resume, flush),
         access=pod_access(services, attempt),
         measured_flush=flush,
+        prefers=_fullest_nodes(services, attempt, site),
     )
+
+
+def _fullest_nodes(services: Services, attempt: Attempt, site: Site) -> tuple[str, ...]:
+    """Where its pods best go; nowhere in particular where the cluster cannot be read now: it can do without."""
+    try:
+        state = site.client.describe()
+    except SpillwayError:
+        return ()
+    return fullest_nodes(attempt, state, services.ledger.reservations())
 
 
 def has_trained(services: Services, attempt: Attempt) -> bool:

@@ -1,5 +1,5 @@
-"""First-fit scheduling: the most important pending pod, of equals the oldest, goes to the first node, by name, that
-can hold it."""
+"""First-fit scheduling: the most important pending pod, of equals the oldest, goes to the node that can hold it and
+that it prefers most, of equals the first by name."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ def schedule(objects: Objects) -> None:
     free = {name_of(node): _free(node, pods) for node in nodes}
     for pod in sorted(filter(_waits, pods), key=_rank):
         refusals = {name_of(node): refuse(pod, node, free[name_of(node)]) for node in nodes}
-        chosen = next((name for name, reasons in refusals.items() if not reasons), None)
+        able = [node for node in nodes if not refusals[name_of(node)]]
+        chosen = name_of(max(able, key=partial(preference, pod))) if able else None  # of equals max takes the first
         if chosen is None:
             pod = _tell(objects, pod, explain(refusals))
             make_room(objects, pod, nodes, free, partial(refuse, pod))
@@ -62,6 +63,21 @@ def refuse(pod: Object, node: Object, free: Mapping[str, Decimal]) -> list[str]:
             return [f"node(s) had untolerated taint {{{taint['key']}: {taint.get('value', '')}}}"]
     lacking = [name for name, amount in requests(pod).items() if amount > free.get(name, Decimal(0))]
     return ["Too many pods" if name == "pods" else f"Insufficient {name}" for name in lacking]
+
+
+def preference(pod: Object, node: Object) -> int:
+    """How much the pod wants this node: the weights of its wishes that name it. Those by labels are not known here."""
+    affinity = (pod["spec"].get("affinity") or {}).get("nodeAffinity") or {}
+    total = 0
+    for wish in affinity.get("preferredDuringSchedulingIgnoredDuringExecution") or ():
+        fields = wish["preference"].get("matchFields") or ()
+        if fields and all(_names(field, node) for field in fields):
+            total += wish["weight"]
+    return total
+
+
+def _names(field: Object, node: Object) -> bool:
+    return (field["key"], field["operator"]) == ("metadata.name", "In") and name_of(node) in field["values"]
 
 
 def tolerations(pod: Object, taint: Object) -> list[Object]:
