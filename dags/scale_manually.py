@@ -1,7 +1,7 @@
 """### Order nodes, or shrink a pool by force
 
-Shows the plan, waits for somebody to approve it, then acts; whoever refuses, or says nothing for an hour, changes
-nothing. `scale_node_pools` carries the order out: this DAG only orders, lets the runs leave and compares in the end.
+Shows the plan, waits for somebody to approve it, then acts on what still holds of it. Whoever refuses, or does not
+answer for an hour, changes nothing; nor does this DAG: `scale_node_pools` carries out what it orders, then it compares.
 
 * **Pool** is `CLUSTER/POOL`, one that declares `scaled_by`.
 * **Action** `add` brings that many nodes more, ready within ten minutes: the log of `effect` shows the time that is
@@ -23,7 +23,7 @@ from airflow.sdk import Param, PokeReturnValue, dag, get_current_context, task
 from spillway_airflow import scaling
 from spillway_airflow.heads import dry_run
 
-log = logging.getLogger(__name__)
+log, HOUR = logging.getLogger(__name__), timedelta(hours=1)
 PLAN = "{{ ti.xcom_pull(task_ids='plan')['text'] }}"
 
 
@@ -52,7 +52,7 @@ def scale_manually() -> None:
     def order(planned: dict[str, object]) -> list[dict[str, object]]:
         return scaling.run_order(get_current_context()["params"], planned, say=log.info)
 
-    @task.sensor(mode="reschedule", poke_interval=10, timeout=timedelta(hours=1).total_seconds())
+    @task.sensor(mode="reschedule", poke_interval=10, timeout=HOUR.total_seconds())
     def taken_up() -> PokeReturnValue:
         return scaling.look_whether_taken_up(say=log.info)
 
@@ -67,7 +67,7 @@ def scale_manually() -> None:
     planned = plan()
     subject = "{{ params.action }} {{ params.nodes }} at {{ params.pool }}?"
     approve = ApprovalOperator(
-        task_id="approve", subject=subject, body=PLAN, defaults="Reject", response_timeout=timedelta(hours=1)
+        task_id="approve", subject=subject, body=PLAN, response_timeout=HOUR, retry_policy=scaling.UNANSWERED
     )
     departures = order(planned)
     scale_now = TriggerDagRunOperator(task_id="scale_now", trigger_dag_id="scale_node_pools")

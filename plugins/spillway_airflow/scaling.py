@@ -7,7 +7,8 @@ from datetime import timedelta
 from hashlib import sha256
 from typing import Any
 
-from airflow.sdk import PokeReturnValue, get_current_context
+from airflow.providers.standard.exceptions import HITLTimeoutError
+from airflow.sdk import ExceptionRetryPolicy, PokeReturnValue, RetryAction, RetryRule, get_current_context
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from spillway.codec import decode, encode
@@ -24,6 +25,17 @@ from spillway_airflow.failures import typed_failures
 from spillway_airflow.hooks import worker_services
 from spillway_airflow.notifiers import deliver
 from spillway_airflow.parameters import refuse_unknown_parameters
+
+UNANSWERED = ExceptionRetryPolicy(
+    rules=[
+        RetryRule(
+            exception=HITLTimeoutError,
+            action=RetryAction.FAIL,
+            reason="nobody answered in time, and nothing was ordered; start it again where it is still wanted",
+        )
+    ]
+)
+"""Nobody is asked again: by then the plan is another one, and whoever started it is to see that it came to nothing."""
 
 
 def run_scale(*, dry_run: bool, say: Any) -> list[dict[str, Any]]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -124,6 +125,22 @@ def test_what_is_refused_changes_nothing(cloud: AirflowSandbox) -> None:
     assert run.wait() == "success"
     states = run.states()
     assert {states[task] for task in ("order", "scale_now", "taken_up", "effect")} == {"skipped"}
+    assert (cloud.services.ledger.scaling_orders(), names(cloud)) == (orders, before)
+
+
+@pytest.mark.slow
+def test_what_nobody_answers_changes_nothing_and_the_run_fails_and_says_so(cloud: AirflowSandbox) -> None:
+    orders, before = cloud.services.ledger.scaling_orders(), names(cloud)
+    run = cloud.start("scale_manually", {"pool": PLACE, "action": "shrink", "nodes": 0})
+    run.wait_for_task("approve", "awaiting_input")
+    with closing(sqlite3.connect(cloud.settings.airflow_home / "airflow.db", timeout=60)) as database, database:
+        over = "UPDATE task_instance SET trigger_timeout = ? WHERE run_id = ? AND task_id = 'approve'"
+        assert database.execute(over, ("2026-01-01 00:00:00.000000", run.run_id)).rowcount == 1
+    assert run.wait() == "failed"
+    states = run.states()
+    assert (states["approve"], run.tasks()["approve"]["try_number"]) == ("failed", 1)
+    assert {states[task] for task in ("order", "scale_now", "taken_up", "effect")} == {"upstream_failed"}
+    assert "nobody answered in time, and nothing was ordered" in run.log("approve")
     assert (cloud.services.ledger.scaling_orders(), names(cloud)) == (orders, before)
 
 
