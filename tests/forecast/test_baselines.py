@@ -124,6 +124,16 @@ def test_the_day_before_is_the_newest_known_step_of_the_same_time() -> None:
     assert baselines.day_before(history, np.array([48]), np.array([1, 24, 25])).tolist() == [[24.0, 47.0, 24.0]]
 
 
+def test_three_days_above_their_week_are_told_as_such_and_what_nobody_measured_is_left_out() -> None:
+    gpus: list[float | None] = [40.0] * 24 * 4 + [110.0] * 24 * 3
+    whole, after_four_days = baselines.lately(History.of(series(*gpus)), np.array([168, 96]))
+    assert (whole, after_four_days) == (pytest.approx(110 - (4 * 40 + 3 * 110) / 7), 0.0)
+    unmeasured = [*gpus[:-24], *[None] * 24]
+    (gap,) = baselines.lately(History.of(series(*unmeasured)), np.array([168]))
+    assert gap == pytest.approx(110 - (4 * 40 + 2 * 110) / 6)
+    assert np.isnan(baselines.lately(History.of(series(*gpus[:96], *[None] * 72)), np.array([168]))).all()
+
+
 @pytest.mark.parametrize("rule", [
     baselines.current_count, baselines.last_step, baselines.day_before, baselines.same_time_of_day,
     baselines.three_months,
@@ -135,6 +145,18 @@ def test_no_rule_knows_what_comes_after_its_origin(rule: baselines.Rule) -> None
     for at, origin in enumerate(origins.tolist()):
         then = history.until(origin)
         assert np.array_equal(rule(then, np.array([origin]), steps)[0], found[at], equal_nan=True)
+
+
+@pytest.mark.parametrize("zone", ["Australia/Adelaide", "America/St_Johns", "Pacific/Chatham", "Europe/Berlin"])
+@pytest.mark.parametrize("month", [3, 4, 10, 11])
+def test_clocks_that_are_part_of_an_hour_off_change_by_an_hour_too(zone: str, month: int) -> None:
+    """K35: hours are those of UTC, so the peak begins up to an hour after nine, at the same minute before and after."""
+    first = datetime(2026, month, 1, tzinfo=ZoneInfo(zone)) - timedelta(days=7)
+    for days in range(14, 24):
+        history = History.of(clocked(first, days, peak_at_nine), time_zone=zone)
+        made = SameTimeOfDay().predict(history, 48, (0.0, 0.5))
+        moments = [(made.made_at + step * HOUR).astimezone(ZoneInfo(zone)) for step in range(48)]
+        assert [at.hour for at, row in zip(moments, made.gpus, strict=True) if row == (90, 90)] == [9, 9], days
 
 
 def test_a_zone_whose_clocks_are_half_an_hour_off_has_its_peak_in_its_hour() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import datetime, timedelta
+from math import inf, nan
 from zoneinfo import ZoneInfo
 
 import numpy as np
@@ -12,7 +13,8 @@ import pytest
 from spillway.errors import InsufficientHistory
 from spillway.forecast.base import Forecaster, History, rounded
 from spillway.forecast.baselines import SameTimeOfDay
-from spillway.forecast.choosing import fit
+from spillway.forecast.calibration import LEVELS
+from spillway.forecast.choosing import Choice, Fitted, fit
 from spillway.model import JobRecord
 from spillway.testing.histories import HOUR, MONDAY, clocked, made_up_history, made_up_jobs, peak_at_nine, series
 
@@ -31,6 +33,7 @@ BAD: dict[str, list[float | None]] = {
     "a third measured": [None if hour % 3 else 10.0 + hour % 5 for hour in range(24 * 21)],
     "a single burst": [0.0] * 200 + [512.0] + [0.0] * 200,
     "falling to nothing": [float(max(0, 300 - hour)) for hour in range(24 * 16)],
+    "no steps that lie a day apart": [None if hour % 48 < 24 else 20.0 + hour % 7 for hour in range(24 * 20)],
 }
 
 
@@ -47,6 +50,18 @@ def test_whatever_the_history_gpus_are_whole_rising_and_not_below_none(gpus: lis
         assert list(row) == sorted(row)
     assert made.coverage == sum(value is not None for value in gpus) / len(gpus)
     assert made.made_at == MONDAY + len(gpus) * HOUR
+
+
+@pytest.mark.parametrize("value", [nan, inf, -inf, -3.0])
+@pytest.mark.parametrize("hours", [range(200, 230), range(470, 480)], ids=["within", "up to now"])
+def test_what_cannot_be_a_number_of_gpus_is_a_gap(value: float, hours: range) -> None:
+    gpus: list[float | None] = [20.0 + hour % 24 for hour in range(24 * 20)]
+    made = []
+    for instead in (None, value):
+        changed = [instead if hour in hours else known for hour, known in enumerate(gpus)]
+        history = History.of(series(*changed))
+        made.append([rule.predict(history, 24, QUANTILES) for rule in (fit(history, 24), SameTimeOfDay())])
+    assert made[0] == made[1]
 
 
 @pytest.mark.parametrize("always", [0.0, 40.0, 40.25])
@@ -166,6 +181,22 @@ def test_a_step_is_as_long_as_that_of_the_history() -> None:
     history = History.of(series(*[20.0, 24.0] * 4 * 24 * 5, step=quarter))
     made = fit(history, 8).predict(history, 8, (0.5,))
     assert (made.step, len(made.gpus), made.made_at) == (quarter, 8, history.ends_at)
+
+
+def test_where_nearer_steps_go_by_another_model_each_choice_is_told() -> None:
+    nothing = np.zeros((len(LEVELS), 1))
+    one, two = (
+        Choice(step=step, name=name, reason=f"why {name}", weights=nothing, weights_before=nothing, levels=LEVELS)
+        for step, name in ((1, "current count"), (4, "two-week rule"))
+    )
+    history = History.of(series(*[5.0] * 24 * 15))
+    made = [Fitted(choices=(one, two), curves=None).predict(history, horizon, QUANTILES) for horizon in (1, 2, 9)]
+    assert [(forecast.model, forecast.reason) for forecast in made] == [
+        ("current count", "why current count"),
+        *[("two-week rule", "why current count; why two-week rule")] * 2,
+    ]
+    alike = Fitted(choices=(one, replace(two, name="current count")), curves=None)
+    assert alike.predict(history, 9, QUANTILES).reason == "why two-week rule"
 
 
 def test_quantiles_that_cross_are_put_in_order() -> None:

@@ -121,6 +121,14 @@ def test_levels_go_outwards_while_outcomes_lie_outside_and_stay_where_they_hold(
     assert adapted(expected, np.full(600, np.nan), 1).tolist() == LEVELS.tolist()
 
 
+def test_an_outcome_at_the_edge_of_what_was_expected_counts_as_within_it() -> None:
+    certain, none = np.zeros((50, len(LEVELS))), np.zeros(50)
+    at_most = adapted(certain, none, 1)
+    assert at_most.tolist() == adapted(certain, none - 1, 1).tolist()
+    assert (at_most <= LEVELS).all()
+    assert (adapted(certain, none + 1, 1) >= LEVELS).all()
+
+
 def test_the_pinball_loss_is_of_each_level() -> None:
     found = loss(np.array([10.0]), np.array([[8.0, 10.0, 14.0]]), np.array([0.1, 0.5, 0.9]))
     assert found.tolist() == pytest.approx([(0.1 * 2 + 0 + 0.1 * 4) / 3])

@@ -132,12 +132,16 @@ class History:
 
     @classmethod
     def of(cls, series: DemandSeries, records: Sequence[JobRecord] = (), *, time_zone: str = "UTC") -> History:
-        """The series with the jobs behind it, as far as they were known when it ended."""
+        """The series with the jobs behind it, as far as they were known when it ended.
+
+        What cannot be a number of GPUs was not measured: no number, an infinite one, one below 0.
+        """
         ends_at = (series.starts_at + len(series.gpus) * series.step).astimezone(UTC)
+        gpus = np.array([np.nan if value is None else value for value in series.gpus], float)
         return cls(
             ends_at=ends_at,
             step=series.step,
-            gpus=np.array([np.nan if value is None else value for value in series.gpus], float),
+            gpus=np.where((gpus >= 0) & np.isfinite(gpus), gpus, np.nan),
             jobs=JobTable.of(records).known_at(seconds(ends_at)) if records else None,
             time_zone=time_zone,
         )

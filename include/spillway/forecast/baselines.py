@@ -40,6 +40,23 @@ def last_step(history: History, origins: Integers, steps: Integers) -> Floats:
     return np.repeat(_last_measured(history.gpus, origins)[:, None], len(steps), axis=1)
 
 
+def lately(history: History, origins: Integers) -> Floats:
+    """How much more the last three days before each origin wanted than the last seven, in the mean: (origins,).
+
+    What survival expects errs with it. NaN where nobody measured those three.
+    """
+    measured = np.isfinite(history.gpus)
+    total = np.concatenate([[0.0], np.cumsum(np.where(measured, history.gpus, 0.0))])
+    count = np.concatenate([[0], np.cumsum(measured)])
+
+    def mean(days: int) -> Floats:
+        first = np.maximum(origins - days * history.steps(DAY), 0)
+        known = count[origins] - count[first]
+        return np.where(known > 0, (total[origins] - total[first]) / np.maximum(known, 1), np.nan)
+
+    return mean(3) - mean(7)
+
+
 def day_before(history: History, origins: Integers, steps: Integers) -> Floats:
     """Seasonal naive: the newest step that is known of the same time of day, so much time and not a clock's."""
     per_day = history.steps(DAY)
@@ -121,7 +138,8 @@ def _clock_offsets(history: History, first: int, end: int) -> Integers:
 
 
 def _ahead(moment: datetime, zone: ZoneInfo, step: timedelta) -> int:
-    return round((moment.astimezone(UTC).astimezone(zone).utcoffset() or timedelta()) / step)
+    """Whole steps, always rounded the same way: clocks of half an hour to UTC change by an hour like all others."""
+    return (moment.astimezone(UTC).astimezone(zone).utcoffset() or timedelta()) // step
 
 
 def _picked(gpus: Floats, at: Integers) -> Floats:

@@ -38,7 +38,7 @@ def learned(columns: Floats, errors: Floats, horizon: int) -> Floats:
     weights = np.zeros((len(LEVELS), width + 1))
     if not len(errors):
         return weights
-    weights[:, 0] = np.quantile(errors, LEVELS)
+    weights[:, 0] = np.interp(LEVELS * (len(errors) - 1), np.arange(len(errors)), np.sort(errors))
     if not width or len(errors) <= 2 * width:
         return weights
     mean, spread = columns.mean(axis=0), columns.std(axis=0)
@@ -86,13 +86,23 @@ def adapted(fans: Floats, errors: Floats, horizon: int) -> Floats:
         fans: errors that were expected at LEVELS at consecutive origins, (n, levels).
         errors: what came of them, (n,), each known ``horizon`` steps later.
     """
-    rate, measured = LEARNING_RATE / horizon, np.isfinite(errors)
-    levels, taken = LEVELS, np.empty_like(fans)
+    rate, measured, came = LEARNING_RATE / horizon, np.isfinite(errors).tolist(), _levels_of(fans, errors).tolist()
+    levels, taken = LEVELS, [LEVELS] * len(fans)
     for origin in range(len(fans) + horizon):
         known = origin - horizon
         if 0 <= known < len(fans) and measured[known]:
-            moved = levels + rate * (LEVELS - (errors[known] <= taken[known]))
+            moved = levels + rate * (LEVELS - (came[known] <= taken[known]))
             levels = np.minimum(np.maximum(moved, LEVELS[0]), LEVELS[-1])
         if origin < len(fans):
-            taken[origin] = np.interp(levels, LEVELS, fans[origin])
+            taken[origin] = levels
     return np.sort(levels)
+
+
+def _levels_of(fans: Floats, errors: Floats) -> Floats:
+    """The lowest level at which each fan reaches its error, (n,): -inf at all of them, inf at none."""
+    rows, above = np.arange(len(fans)), (fans < errors[:, None]).sum(axis=1)
+    high, low = np.minimum(above, len(LEVELS) - 1), np.maximum(above - 1, 0)
+    wide = np.maximum(fans[rows, high] - fans[rows, low], _TINY)
+    part = np.clip((errors - fans[rows, low]) / wide, 0.0, 1.0)
+    within = LEVELS[low] + part * (LEVELS[high] - LEVELS[low])
+    return np.where(above == 0, -np.inf, np.where(above == len(LEVELS), np.inf, within))

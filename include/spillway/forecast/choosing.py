@@ -89,7 +89,10 @@ class Fitted:
     curves: Curves | None
 
     def predict(self, history: History, horizon: int, quantiles: Sequence[float]) -> Forecast:
-        """Each step by the choice for it; beyond the last one that was learned by the last."""
+        """Each step by the choice for it; beyond the last one that was learned by the last.
+
+        ``model`` is that of the last step, ``reason`` tells every choice where nearer steps go by another model.
+        """
         history.require_measured()
         steps = np.arange(1, horizon + 1)
         names = {choice.name for choice in self.choices}
@@ -107,8 +110,10 @@ class Fitted:
             point = made[choice.name].points[0, at]
             point = point if np.isfinite(point) else _at_hand(history, values)
             wanted[at] = point + np.interp(np.interp(quantiles, LEVELS, choice.levels), LEVELS, errors)
-        last = self.choices[min(bisect_left(knots, horizon), len(knots) - 1)]
-        return rounded(history, wanted, quantiles, model=last.name, reason=last.reason)
+        used = self.choices[: bisect_left(knots, horizon) + 1]
+        told = used if len({choice.name for choice in used}) > 1 else used[-1:]
+        reason = "; ".join(choice.reason for choice in told)
+        return rounded(history, wanted, quantiles, model=used[-1].name, reason=reason)
 
 
 def fit(history: History, horizon: int, names: Sequence[str] = (*MODELS, *BASELINES)) -> Fitted:

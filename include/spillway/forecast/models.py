@@ -37,7 +37,7 @@ def seen(
 ) -> dict[str, Floats]:
     """What the candidates of those names are made of at those origins and steps, and the current count."""
     of_jobs = not OF_JOBS.isdisjoint(names)
-    needed = {COUNT, *names, *((LAST, TWO_WEEKS) if of_jobs else ())}
+    needed = {COUNT, *names, *((LAST,) if of_jobs else ())}
     found = {name: rule(history, origins, steps) for name, rule in RULES.items() if name in needed}
     if not of_jobs or history.jobs is None or curves is None:
         return found
@@ -45,11 +45,12 @@ def seen(
     stay, come = staying(history, origins, steps, curves), arriving(history, origins, steps, curves)
     found |= {SURVIVAL: stay + come, "leaving": found[COUNT] - stay, "arriving": come}
     found["momentum"] = found[COUNT] - found[LAST]
+    found["lately"] = np.broadcast_to(baselines.lately(history, origins)[:, None], shape)
     for events, side, what in ((jobs.submitted, "left", "asked"), (jobs.ended, "right", "ended")):
-        for lasting in BUSY_STEPS:
-            edges = np.concatenate([moments - lasting * history.step.total_seconds(), moments])
-            before = asked_until(events, jobs.gpus, edges, side=side)
-            moved = np.sqrt(np.maximum(before[len(moments) :] - before[: len(moments)], 0.0))
+        edges = np.stack([moments, *(moments - lasting * history.step.total_seconds() for lasting in BUSY_STEPS)])
+        now, *before = asked_until(events, jobs.gpus, edges, side=side)
+        for lasting, then in zip(BUSY_STEPS, before, strict=True):
+            moved = np.sqrt(np.maximum(now - then, 0.0))
             found[f"{what} {lasting}"] = np.broadcast_to(moved[:, None], shape)
     return found
 
@@ -98,7 +99,7 @@ class Candidate:
 
 STACKS = {
     "stack on the count": Candidate(COUNT, (*BUSY, _of("momentum"), _of("leaving"), _of("arriving"))),
-    "stack on survival": Candidate(SURVIVAL, (_above(COUNT, SURVIVAL), _above(TWO_WEEKS, SURVIVAL))),
+    "stack on survival": Candidate(SURVIVAL, (_of(SURVIVAL), _above(COUNT, SURVIVAL), _of("lately"))),
 }
 OF_JOBS = frozenset({SURVIVAL, *STACKS})
 """Those that need a job table."""
