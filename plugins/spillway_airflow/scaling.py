@@ -45,7 +45,8 @@ def run_scale(*, dry_run: bool, say: Any) -> list[dict[str, Any]]:
         services = worker_services()
         if dry_run:
             found = look(services)
-            for line in (*map(found.told, filter(found.is_known, found.plan)), *found.problems):
+            told = map(found.told, filter(found.is_known, found.plan))
+            for line in filter(None, (*told, *found.problems, found.foreseen)):
                 say("%s", line)
             raise AirflowSkipException("dry run: nothing was changed")
         try:

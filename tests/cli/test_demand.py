@@ -43,6 +43,13 @@ def test_demand_is_told_with_its_age_and_ends_with_1_where_some_of_it_is_old(
     assert main(["demand", "--json"]) == 0
     data = json.loads(capsys.readouterr().out)
     assert (data["stale"], [pool["used_gpus"] for pool in data["pools"]]) == (False, [1, 1])
+    assert data["foreseen"] is None
+    installed.edit("policy.yaml", lambda policy: policy["scaling"].update(forecast={"quantile": 0.9, "ahead": "15m"}))
+    assert main(["demand"]) == 0
+    nothing = "nothing is foreseen: demand is known for 0 steps of 1:00:00, which is less than a day"
+    assert capsys.readouterr().out.splitlines()[-2:] == ["", nothing]
+    assert main(["demand", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["foreseen"] == nothing
     assert main(["demand", "--department", "reserch"]) == 1
     assert "Did you mean 'research'?" in capsys.readouterr().err
     with pytest.raises(SystemExit):

@@ -30,7 +30,9 @@ def test_a_plan_shows_every_reason_and_changes_nothing(spillway: Spillway, insta
         0,
         ["cloud/gpu: 2 nodes, as wanted", f"  reactive wants 2: {UNCHANGED}"],
     )
-    (target,) = json.loads(spillway("scale", "plan", "--json").out)["plan"]
+    told = json.loads(spillway("scale", "plan", "--json").out)
+    assert (told["foreseen"], told["problems"]) == (None, [])
+    (target,) = told["plan"]
     assert (target["cluster"], target["nodes"], target["remove"]) == ("cloud", 2, [])
     assert installation.services().ledger.scaling_changes() == ()
 

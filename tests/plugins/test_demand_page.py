@@ -113,6 +113,17 @@ def test_a_cluster_that_fails_is_marked_with_its_age_and_the_cause(installed: In
     assert data["pools"][1]["cause"] == f"refused {HOSTILE}"
 
 
+def test_what_is_foreseen_or_why_nothing_is_stands_on_the_page_where_the_rules_look_ahead(
+    installed: Installed, manager: Reads
+) -> None:
+    assert "foreseen" not in get("/demand").text
+    assert get("/demand.json").json()["foreseen"] is None
+    installed.edit("policy.yaml", lambda policy: policy["scaling"].update(forecast={"quantile": 0.9, "ahead": "15m"}))
+    nothing = "nothing is foreseen: demand is known for 0 steps of 1:00:00, which is less than a day"
+    assert f"Everybody's demand: {nothing}." in unescape(get("/demand").text)
+    assert get("/demand.json").json()["foreseen"] == nothing
+
+
 def test_who_may_not_read_every_dag_sees_no_job(installed: Installed, manager: Reads) -> None:
     manager.everything = False
     record(installed)

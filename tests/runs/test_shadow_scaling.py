@@ -99,7 +99,8 @@ def test_a_candidate_that_looks_ahead_sees_what_was_foreseen_for_the_live_rules(
     (found,) = beside([look], replace(LIVE, forecast=ForecastRule(quantile=0.9))).differences
     assert (found.live, found.candidate) == (2, 3)
     assert (found.candidate_why) == (
-        "reactive: nothing asks for a change; forecast: 124 GPUs foreseen, 100 on-premises, 0 in other pools (m)"
+        "reactive: nothing asks for a change; forecast: 124 GPUs, of which 100 on-premises and 0 in other pools, by "
+        "the quantile 0.9 of the next 15 min (m; r)"
     )
 
 

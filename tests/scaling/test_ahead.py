@@ -76,7 +76,7 @@ def test_what_a_pool_is_foreseen_to_be_asked_for_is_there_before_it_is_asked() -
     [target] = plan_scaling(scaling_snapshot(pool_use()), {POOL: forecast(17)}, RULES)
     assert target.nodes == 3
     assert target.contributions[1] == Contribution(
-        source=Source.FORECAST, nodes=3, reason="17 GPUs foreseen here (now)"
+        source=Source.FORECAST, nodes=3, reason="17 GPUs here, by the quantile 0.9 of the next 15 min (now)"
     )
 
 
@@ -85,10 +85,19 @@ def test_of_all_demand_what_on_premises_cannot_have_is_the_clouds() -> None:
     [target] = plan_scaling(seen, {EVERYWHERE: forecast(117)}, RULES)
     assert (target.nodes, target.contributions[1].reason) == (
         3,
-        "117 GPUs foreseen, 100 on-premises, 0 in other pools (now)",
+        "117 GPUs, of which 100 on-premises and 0 in other pools, by the quantile 0.9 of the next 15 min (now)",
     )
     [target] = plan_scaling(seen, {EVERYWHERE: forecast(90)}, RULES)
     assert target.nodes == 0
+
+
+def test_the_reason_tells_why_this_model_was_chosen_and_which_quantile_it_is() -> None:
+    made = replace(forecast(17), reason="15 min ahead: now lost 2.00 GPUs in the backtest")
+    rules = replace(RULES, forecast=replace(RULE, quantile=0.4))
+    [target] = plan_scaling(scaling_snapshot(pool_use()), {POOL: made}, rules)
+    assert target.contributions[1].reason == (
+        "8 GPUs here, by the quantile 0.5 of the next 15 min (now; 15 min ahead: now lost 2.00 GPUs in the backtest)"
+    )
 
 
 def test_the_other_pools_of_the_cloud_count_too() -> None:

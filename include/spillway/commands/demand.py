@@ -25,17 +25,20 @@ def _demand(installation: Installation, console: Console, options: argparse.Name
     from spillway.demand.render import aligned, cells, queue_cells, remarks
     from spillway.errors import UnknownName
     from spillway.runs.demand_report import demand_now
+    from spillway.runs.scaling_forecasts import foresee
 
     services = installation.services()
     declared, department = services.configuration, options.department
     if department is not None and department not in declared.policy.quotas:
         raise UnknownName("department", department, declared.policy.quotas)
     whose = Whose(department=department, priority=options.priority, business_scene=options.business_scene)
-    figures = demand_now(services.ledger, declared.clusters, services.clock(), whose)
+    now = services.clock()
+    figures = demand_now(services.ledger, declared.clusters, now, whose)
+    foreseen = foresee(services.ledger, declared, now).told
     if options.json:
-        console.data(encode(figures))
+        console.data(encode(figures) | {"foreseen": foreseen or None})
     else:
         waiting = queue_cells(figures)
-        parts = [aligned(cells(figures)), *([aligned(waiting)] if waiting else []), "\n".join(remarks(figures))]
-        console.say("\n\n".join(parts))
+        parts = [aligned(cells(figures)), aligned(waiting) if waiting else "", "\n".join(remarks(figures)), foreseen]
+        console.say("\n\n".join(filter(None, parts)))
     return 1 if figures.stale else 0

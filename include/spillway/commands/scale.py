@@ -52,12 +52,15 @@ def _plan(installation: Installation, console: Console, options: argparse.Namesp
     with console.working("asking every provider of nodes"):
         found = look(installation.services())
     if options.json:
-        console.data({"plan": encode(found.plan), "problems": list(found.problems)})
+        told = {"plan": encode(found.plan), "foreseen": found.foreseen or None, "problems": list(found.problems)}
+        console.data(told)
     else:
         for target in filter(found.is_known, found.plan):
             console.say(found.told(target))
         for problem in found.problems:
             console.say(f"not known, so it keeps its size: {problem}")
+        if found.foreseen:
+            console.say(found.foreseen)
         if not found.seen.pools and not found.problems:
             console.say("no pool is scaled: none declares scaled_by in clusters.yaml")
     return 1 if found.problems else 0

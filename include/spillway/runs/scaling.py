@@ -20,7 +20,7 @@ from spillway.ledger import ScalingLook
 from spillway.model import OrderKind, PoolTarget, PoolUse, ScalingChange, ScalingSnapshot
 from spillway.runs.scaling_effects import note_effects, tell_failed, tell_given_up, tell_refused
 from spillway.runs.scaling_facts import MEMORY, Key, closed_nodes, scalers, scaling_snapshot
-from spillway.runs.scaling_forecasts import forecasts
+from spillway.runs.scaling_forecasts import foresee
 from spillway.runs.services import Say, Services
 from spillway.scaling.planner import plan_scaling
 
@@ -36,6 +36,7 @@ class Scaled:
 
     ``look`` is that plan before approved shrinks close nodes to pods, with what it was made from.
     ``closed`` are the nodes of each pool that its last change has closed to pods, so that they become empty.
+    ``foreseen`` is the demand to come, or why nothing is known of it; empty where the rules do not look ahead.
     ``problems`` are what could not be read or was not carried out; the next look tries it again.
     """
 
@@ -43,6 +44,7 @@ class Scaled:
     plan: tuple[PoolTarget, ...]
     closed: Mapping[Key, frozenset[str]] = field(default_factory=dict)
     changes: tuple[ScalingChange, ...] = ()
+    foreseen: str = ""
     problems: tuple[str, ...] = ()
 
     @property
@@ -103,6 +105,8 @@ def scale(services: Services, say: Say) -> Scaled:
         found = _planned(services, scaling_snapshot(services, asked, mark=True))
         for problem in found.problems:
             say(f"not scaled, for its state is not known: {problem}")
+        if found.foreseen:
+            say(found.foreseen)
         note_effects(services, found.seen, say)
         for target in found.plan:
             tell_given_up(services, target, say)
@@ -119,13 +123,14 @@ def scale(services: Services, say: Say) -> Scaled:
 
 
 def _planned(services: Services, seen: ScalingSnapshot) -> Scaled:
-    foreseen = forecasts(services, seen.taken_at)
+    foresight = foresee(services.ledger, services.configuration, seen.taken_at)
     rules = services.configuration.scaling
-    plan = plan_scaling(seen, foreseen, rules)
+    plan = plan_scaling(seen, foresight.forecasts, rules)
     return Scaled(
-        look=ScalingLook(snapshot=seen, forecasts=foreseen, rules=rules, plan=plan),
+        look=ScalingLook(snapshot=seen, forecasts=foresight.forecasts, rules=rules, plan=plan),
         plan=tuple(_draining(seen, target) for target in plan),
         closed=closed_nodes(services),
+        foreseen=foresight.told,
         problems=tuple(f"{cluster}/{pool}: {why}" for (cluster, pool), why in seen.unknown.items()),
     )
 

@@ -33,7 +33,7 @@ def foreseen(
         if (forecast := forecasts.get(size.key)) is not None and size.gpus_per_node:
             gpus = gpus_wanted(forecast, rule, snapshot.taken_at)
             if gpus is not None:
-                found[size.key] = _wish(size, gpus, f"{counted(gpus, 'GPU')} foreseen here", forecast)
+                found[size.key] = _wish(size, gpus, f"{counted(gpus, 'GPU')} here", forecast, rule)
     whole = None if snapshot.unknown else forecasts.get(EVERYWHERE)
     wanted = None if whole is None else gpus_wanted(whole, rule, snapshot.taken_at)
     local = _local_gpus(snapshot, rules)
@@ -41,9 +41,8 @@ def foreseen(
     if whole is not None and wanted is not None and local is not None and first is not None:
         elsewhere = sum(size.nodes * size.gpus_per_node for size in sizes if size is not first)
         beyond = max(0, wanted - local - elsewhere)
-        wish = _wish(
-            first, beyond, f"{counted(wanted, 'GPU')} foreseen, {local} on-premises, {elsewhere} in other pools", whole
-        )
+        of_it = f"{counted(wanted, 'GPU')}, of which {local} on-premises and {elsewhere} in other pools"
+        wish = _wish(first, beyond, of_it, whole, rule)
         if first.key not in found or found[first.key].nodes < wish.nodes:
             found[first.key] = wish
     return found
@@ -51,16 +50,23 @@ def foreseen(
 
 def gpus_wanted(forecast: Forecast, rule: ForecastRule, now: datetime) -> int | None:
     """The most GPUs that the rule's quantile, or the next higher one there is, sees within its time; None: it ended."""
-    column = next((n for n, q in enumerate(forecast.quantiles) if q >= rule.quantile), len(forecast.quantiles) - 1)
+    column = _column(forecast, rule)
     age = now - forecast.made_at
     first = max(0, -(-age // forecast.step) - 1)
     last = max(first + 1, -(-(age + rule.ahead) // forecast.step))
     return max((row[column] for row in forecast.gpus[first:last]), default=None)
 
 
-def _wish(size: PoolSize, gpus: int, why: str, forecast: Forecast) -> Contribution:
-    nodes = -(-gpus // size.gpus_per_node)
-    return Contribution(source=Source.FORECAST, nodes=nodes, reason=f"{why} ({forecast.model})")
+def _column(forecast: Forecast, rule: ForecastRule) -> int:
+    return next((n for n, q in enumerate(forecast.quantiles) if q >= rule.quantile), len(forecast.quantiles) - 1)
+
+
+def _wish(size: PoolSize, gpus: int, foreseen: str, forecast: Forecast, rule: ForecastRule) -> Contribution:
+    """The nodes for so many GPUs; the reason tells which quantile of which forecast it is, and why that one."""
+    quantile, minutes = forecast.quantiles[_column(forecast, rule)], rule.ahead.total_seconds() / 60
+    reason = f"{foreseen}, by the quantile {quantile:g} of the next {minutes:g} min ({forecast.model}"
+    reason += f"; {forecast.reason})" if forecast.reason else ")"
+    return Contribution(source=Source.FORECAST, nodes=-(-gpus // size.gpus_per_node), reason=reason)
 
 
 def _local_gpus(snapshot: ScalingSnapshot, rules: ScalingRules) -> int | None:

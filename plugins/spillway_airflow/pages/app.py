@@ -35,6 +35,7 @@ from spillway.model import Priority
 from spillway.placement.explain import cells, clusters, giving_way, headline, inputs, why_not
 from spillway.runs.demand_report import demand_chart, demand_now
 from spillway.runs.explaining import Explained, explained
+from spillway.runs.scaling_forecasts import foresee
 from spillway_airflow.hooks import configuration, ledger
 
 NEWEST_RUNS = 100
@@ -96,6 +97,7 @@ def demand(user: GetUserDep, opened: OpenLedger, asked: Asked) -> HTMLResponse:
     """
     _require_any(user)
     told, chart = _demand(opened, asked), demand_chart(opened, configuration().clusters, datetime.now(UTC))
+    foreseen = foresee(opened, configuration(), told.asked_at).told
     table, may_read_all = demand_cells(told), _may_read(user, None)
     lines = [(line, pool.stale) for line, pool in zip(table[1:], told.pools, strict=True)]
     return _page(
@@ -111,6 +113,7 @@ def demand(user: GetUserDep, opened: OpenLedger, asked: Asked) -> HTMLResponse:
         total=totals(told),
         stale=told.stale,
         remarks=remarks(told)[:-1],
+        foreseen=foreseen,
         cells=table,
         lines=lines,
         queue=queue_cells(told) if may_read_all else [],
@@ -122,7 +125,8 @@ def demand(user: GetUserDep, opened: OpenLedger, asked: Asked) -> HTMLResponse:
 def demand_as_data(user: GetUserDep, opened: OpenLedger, asked: Asked) -> JSONResponse:
     """The same for a program, with what is stale and why."""
     _require_any(user)
-    told = encode(_demand(opened, asked))
+    figures = _demand(opened, asked)
+    told = encode(figures) | {"foreseen": foresee(opened, configuration(), figures.asked_at).told or None}
     hidden = {} if _may_read(user, None) else {"queue": None, "business_scenes": None}
     return JSONResponse(told | hidden, headers=HEADERS)
 
