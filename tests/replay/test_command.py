@@ -56,6 +56,25 @@ def test_a_policy_file_is_named_by_its_name(trace: Path, tmp_path: Path, capsys:
     assert capsys.readouterr().out.splitlines()[1].startswith("mine ")
 
 
+def test_conditions_of_a_file_hold_and_their_figures_are_printed_and_written(
+    trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file, figures = tmp_path / "conditions.yaml", tmp_path / "figures.json"
+    file.write_text(
+        "spot: {cloud/h100: {up: {mean: 2h, median: 2h}, down: {mean: 1h, median: 1h}}}\nspot_ok: [research]\n"
+    )
+    words = [str(trace), "--clusters", str(CLUSTERS), "--local-gpus", "8", "--policy", "default", "--without-bound"]
+    assert main([*words, "--conditions", str(file), "--json", str(figures)]) == 0
+    (policy,) = json.loads(figures.read_text())["policies"]
+    assert policy["interruptions"] > 0
+    assert policy["lost_gpu_hours"] > 0
+    said = capsys.readouterr().out
+    assert "INTERRUPTED" in said
+    assert "no run is interrupted" not in said
+    assert main([*words, "--conditions", str(tmp_path / "none.yaml")]) == 1
+    assert "none.yaml: no such file in " in capsys.readouterr().err
+
+
 def test_quotas_of_a_policy_file_count_where_they_are_asked_for(
     trace: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

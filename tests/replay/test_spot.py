@@ -137,6 +137,13 @@ def test_a_pool_that_sells_both_ways_becomes_two_and_spot_of_no_zone_is_not_for_
         spot_apart(clusters, {("onprem", "a100"): zone(1, 1)})
 
 
+def test_a_pool_that_is_there_already_is_never_taken_for_the_spot_of_another() -> None:
+    dear = cloud_pool(name="h100-spot", prices_per_gpu_hour={Billing.ON_DEMAND: Decimal(9)})
+    apart, zones = spot_apart((cloud_cluster(pools=(cloud_pool(), dear)),), {SPOT: zone(2, 1)})
+    assert [pool.name for pool in apart[0].pools] == ["h100", "h100-spot-spot", "h100-spot"]
+    assert zones == {("cloud", "h100-spot-spot"): zone(2, 1)}
+
+
 def test_a_file_tells_when_there_is_spot_and_who_may_use_it(tmp_path: Path) -> None:
     file = tmp_path / "conditions.yaml"
     file.write_text(

@@ -57,8 +57,9 @@ def spot_apart(
 ) -> tuple[tuple[Cluster, ...], Mapping[Key, Zone]]:
     """The clusters with pools of their own for the spot of those zones, and the zone of each such pool.
 
-    A pool that sells in other ways, too, becomes two, the second one named ``...-spot`` and as large as the first. Spot
-    of no zone is not for sale: nobody knows when it is there. Without any zone all is as it was.
+    A pool that sells in other ways, too, becomes two, as a node is bought in one way: the second one is named
+    ``...-spot`` and is as large as the first. Spot of no zone is not for sale: nobody knows when it is there. Without
+    any zone all is as it was.
 
     Raises:
         UnknownName: no pool of a cloud of that name sells spot.
@@ -70,14 +71,16 @@ def spot_apart(
         raise UnknownName("pool with a spot price", "/".join(unknown[0]), map("/".join, selling))
     found, of_pool = [], dict[Key, Zone]()
     for cluster in clusters:
-        pools: list[NodePool] = []
+        pools, names = list[NodePool](), {pool.name for pool in cluster.pools}
         for pool in cluster.pools:
             zone, prices = zones.get((cluster.name, pool.name)), dict(pool.prices_per_gpu_hour)
             spot = prices.pop(Billing.SPOT, None) if _sells(cluster, pool) else None
             if spot is None or prices:
                 pools.append(pool if spot is None else replace(pool, prices_per_gpu_hour=prices))
             if zone is not None and spot is not None:
-                name = f"{pool.name}-spot" if prices else pool.name
+                name = pool.name
+                while prices and name in names:
+                    name += "-spot"
                 pools.append(
                     replace(pool, name=name, prices_per_gpu_hour={Billing.SPOT: spot}, off_peak=None, reserved=None)
                 )
