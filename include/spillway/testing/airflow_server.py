@@ -7,6 +7,8 @@ import json
 import os
 import shutil
 import signal
+import subprocess
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,7 +21,7 @@ from spillway.model import Attempt, PodState
 from spillway.runs.local import local_services
 from spillway.runs.services import Services
 from spillway.sandbox import lifecycle
-from spillway.sandbox.airflow import ADMIN, SETTINGS_FILE
+from spillway.sandbox.airflow import ADMIN, SETTINGS_FILE, airflow_environment
 from spillway.sandbox.airflow_api import AirflowApi, sandbox_api
 from spillway.sandbox.settings import PROJECT, SandboxSettings
 from spillway.sandbox.supervisor import marked_processes, read_status
@@ -35,8 +37,6 @@ QUIET = frozenset({None, "success", "skipped", "upstream_failed", "removed"})
 T = TypeVar("T")
 NOBODY = "nobody"
 """A user of Airflow without a role, who may read no DAG."""
-
-
 TASK, EXECUTOR = "airflow worker -- ", "airflow worker -- LocalExecutor"
 """How the title of a task's process begins, and that of a worker of the executor, which may have no task."""
 
@@ -172,6 +172,17 @@ class AirflowSandbox:
         """The API as a user who is not the sandbox's own, whose password Airflow itself has made."""
         passwords = json.loads((self.settings.airflow_home / "passwords.json").read_text())
         return AirflowApi(self.api.url, user, passwords[user])
+
+    def command(self, *words: str) -> None:
+        """What a person does with Airflow's own command line, again and again while its SQLite is busy elsewhere."""
+
+        def carry_out() -> bool:
+            argv, told = [str(Path(sys.executable).parent / "airflow"), *words], airflow_environment(self.settings)
+            done = subprocess.run(argv, env=told, capture_output=True, text=True, check=False)
+            assert done.returncode == 0 or "database is locked" in done.stderr, done.stdout + done.stderr
+            return done.returncode == 0
+
+        wait_for(carry_out)
 
     @contextmanager
     def ledger_away(self) -> Iterator[None]:
