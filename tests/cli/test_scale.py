@@ -59,6 +59,12 @@ def test_nodes_are_ordered_applied_and_found_again_among_orders_and_changes(
     assert order.split()[:4] == [ordered["order"], "+1", "cloud/gpu", ME]
     (_, change) = spillway("scale", "changes").out.splitlines()
     assert [part.strip() for part in change.split("  ") if part.strip()][1:5] == ["cloud/gpu", "2 -> 3", ME, "done"]
+    (number,) = (line["number"] for line in json.loads(spillway("scale", "changes", "--json").out))
+    inputs = spillway("scale", "inputs", str(number))
+    planned = json.loads(inputs.out)
+    assert (inputs.code, planned["follows"], planned["snapshot"]["orders"][0]["order"]) == (0, True, ordered["order"])
+    unknown = spillway("scale", "inputs", "99")
+    assert (unknown.code, "change '99' is not in" in unknown.err) == (1, True)
     withdrawn = spillway("scale", "withdraw", ordered["order"])
     assert withdrawn.out.startswith(f"order {ordered['order']}: 1 node more at cloud/gpu, withdrawn")
     assert "withdrawn" in spillway("scale", "orders").out

@@ -270,7 +270,8 @@ def test_changes_of_before_looks_were_stored_are_still_read_and_have_none(new_da
     ledger = open_ledger(url)
     ledger.change_is_asked(before, NOW)
     after = ledger.begin_change(target, now=NOW, **begun)
-    assert [(line.number, line.look) for line in ledger.scaling_changes()] == [(before.number, None), (after.number, 1)]
+    assert [ledger.planned_from(line.number) for line in (before, after)] == [None, scaling_look()]
+    assert ledger.scaling_changes()[0].look is None
 
 
 def _unpriced(attempt: Attempt) -> Attempt:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from spillway.errors import Missing
 from spillway.ledger import Ledger, ScalingLook
 from spillway.model import Ending, Forecast, PoolTarget, ScalingChange
 from spillway.scaling.presets import PRESETS
@@ -89,12 +90,16 @@ def test_a_clock_that_was_wrong_keeps_no_later_look_from_being_stored(ledger: Le
 def test_every_change_has_the_look_that_it_was_planned_at_and_two_of_one_look_share_it(ledger: Ledger) -> None:
     first, second = at(NOW), at(NOW + MINUTE, queue=pending_jobs(2))
     asked = [(2, first, "gpu"), (3, first, "other"), (4, second, "gpu")]
-    one, other, last = (change(ledger, nodes, look, pool).look for nodes, look, pool in asked)
+    one, other, last = (change(ledger, nodes, look, pool) for nodes, look, pool in asked)
     ledger.note_look(second, every=EVERY, remembered=REMEMBERED)
-    assert one is not None and last is not None
-    assert [ledger.scaling_look(number) for number in (one, last, last + 1)] == [first, second, None]
-    assert [line.look for line in ledger.scaling_changes()] == [one, other, last] == [one, one, last]
+    assert [ledger.planned_from(begun.number) for begun in (one, other, last)] == [first, first, second]
+    assert ledger.scaling_changes() == (one, other, last)
     assert moments(ledger) == [NOW, NOW + MINUTE]
+
+
+def test_a_change_that_nobody_made_was_planned_from_nothing(ledger: Ledger) -> None:
+    with pytest.raises(Missing, match=r"change '7' is not in .*; `scale changes --json` tells the numbers"):
+        ledger.planned_from(7)
 
 
 def test_a_change_that_is_tried_again_stays_with_the_look_that_it_came_from(ledger: Ledger) -> None:
@@ -109,8 +114,7 @@ def test_only_so_many_of_the_newest_looks_are_kept(ledger: Ledger, monkeypatch: 
     old = change(ledger, 2, at(NOW - MINUTE))
     note(ledger, NOW + EVERY, NOW + 2 * EVERY)
     assert moments(ledger) == [NOW + EVERY, NOW + 2 * EVERY]
-    assert old.look is not None
-    assert ledger.scaling_look(old.look) is None
+    assert ledger.planned_from(old.number) is None
     assert ledger.scaling_changes() == (old,), "changes outlive what they were planned from"
 
 

@@ -125,8 +125,7 @@ def test_every_change_has_what_it_was_planned_from_and_a_look_without_one_is_sto
     (first,) = stored()
     wait_in_line(cloud, "one", "two", "three")
     (change,) = now_scaled(cloud).changes
-    assert change.look is not None
-    planned = cloud.ledger.scaling_look(change.look)
+    planned = cloud.ledger.planned_from(change.number)
     assert stored() == [first, planned]
     assert planned is not None
     assert [job.run for job in planned.snapshot.queue] == ["one", "three", "two"]

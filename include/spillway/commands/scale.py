@@ -43,6 +43,8 @@ def register(parser: Parser) -> None:
     command(subject, "withdraw", _withdraw, text, json=True).add_argument("order", metavar="ORDER")
     command(subject, "orders", _orders, "what people ordered, newest last", json=True)
     changes = command(subject, "changes", _changes, "what was changed, by whom and why, newest last", json=True)
+    inputs = command(subject, "inputs", _inputs, "what a change was planned from, as JSON")
+    inputs.add_argument("change", type=at_least_one, metavar="CHANGE", help="its number in `scale changes --json`")
     changes.add_argument("--limit", type=at_least_one, default=20, help="so many of the newest (default: 20)")
 
 
@@ -131,6 +133,19 @@ def _changes(installation: Installation, console: Console, options: argparse.Nam
     else:
         console.table(CHANGES, [_change_row(change) for change in found])
     return 0
+
+
+def _inputs(installation: Installation, console: Console, options: argparse.Namespace) -> int:
+    """1 where it is not kept any more, or the plan does not follow from it."""
+    from spillway.runs.shadow_scaling import follows
+
+    look = installation.services().ledger.planned_from(options.change)
+    if look is None:
+        console.say(f"what change {options.change} was planned from is not kept any more")
+        return 1
+    again = follows(look)
+    console.data({**encode(look), "follows": again})
+    return 0 if again else 1
 
 
 def _order_row(order: ManualOrder) -> tuple[object, ...]:

@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 
 from sqlalchemy import Connection, delete, func, insert, select
 
+from spillway.errors import Missing
 from spillway.ledger.connection import Database
 from spillway.ledger.scaling_tables import scaling_changes, scaling_looks
 from spillway.ledger.values import ScalingLook
@@ -36,11 +37,20 @@ class LookStore:
                 store_look(connection, look)
             _drop_changes(connection, at - remembered)
 
-    def scaling_look(self, number: int) -> ScalingLook | None:
-        """That look; None where it is not kept any more."""
+    def planned_from(self, change: int) -> ScalingLook | None:
+        """The look of the change of that number; None where it is not kept any more, or was not in an older release.
+
+        Raises:
+            Missing: there is no such change.
+        """
+        both = scaling_changes.outerjoin(scaling_looks, scaling_looks.c.number == scaling_changes.c.look)
+        found = select(scaling_looks.c.look).select_from(both).where(scaling_changes.c.number == change)
         with self.database.reading() as connection:
-            found = select(scaling_looks.c.look).where(scaling_looks.c.number == number)
-            look: ScalingLook | None = connection.execute(found).scalar()
+            rows = connection.execute(found).all()
+        if not rows:
+            told = "`scale changes --json` tells the numbers of those there are"
+            raise Missing("change", str(change), self.database.endpoint, fix=told)
+        look: ScalingLook | None = rows[0].look
         return look
 
     def looks_between(self, since: datetime, until: datetime) -> Iterator[ScalingLook]:

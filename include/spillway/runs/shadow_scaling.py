@@ -117,7 +117,7 @@ def shadow_scaling(
     differences: list[NodesDiffer] = []
     compared = not_rebuilt = 0
     for look in looks:
-        if _came_to(plan_scaling(look.snapshot, look.forecasts, look.rules)) != _came_to(look.plan):
+        if not follows(look):
             not_rebuilt += 1
             continue
         compared += 1
@@ -125,6 +125,11 @@ def shadow_scaling(
     return ScalingShadow(
         since=since, until=until, compared=compared, not_rebuilt=not_rebuilt, differences=tuple(differences)
     )
+
+
+def follows(look: ScalingLook) -> bool:
+    """Whether its plan follows from what is stored of it."""
+    return _came_to(plan_scaling(look.snapshot, look.forecasts, look.rules)) == _came_to(look.plan)
 
 
 def _came_to(plan: tuple[PoolTarget, ...]) -> list[PoolTarget]:
