@@ -144,6 +144,15 @@ def test_no_nodes_are_ordered_for_what_on_premises_has_room_for_sooner() -> None
     assert stays(run(jobs, EVENT))[1] == (1, "cloud/h100", 59.5, 119.5)
 
 
+def test_a_job_that_holds_back_has_the_room_that_comes_soon_and_nodes_are_ordered_for_the_one_behind_it() -> None:
+    waits = WaitRules(from_gpu_hours=Decimal(20), share=Decimal(1))
+    rules = replace(EVENT, reactive=QueueRule(within=8 * MINUTE), waiting=waits)
+    jobs = [
+        record("a", 0 * HOUR, 8, HOUR), record("dear", 1 * MINUTE, 8, 3 * HOUR), record("b", 53 * MINUTE, 8, HOUR),
+    ]  # fmt: skip
+    assert stays(run(jobs, rules))[1:] == [(2, "cloud/h100", 59.0, 119.0), (1, "onprem/a100", 60.0, 240.0)]
+
+
 def test_a_job_that_no_pool_ever_takes_waits_to_the_end_and_keeps_nobody() -> None:
     result = run([record("a", 0 * HOUR, 8 * 500, HOUR), record("b", 0 * HOUR, 8, HOUR)])
     found = figures(result)

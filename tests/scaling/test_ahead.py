@@ -100,6 +100,17 @@ def test_the_reason_tells_why_this_model_was_chosen_and_which_quantile_it_is() -
     )
 
 
+def test_what_waits_for_on_premises_alone_is_in_the_demand_and_has_no_nodes_ordered_for_it() -> None:
+    home = pending_jobs(2, places=frozenset({("onprem", "a100")}))
+    seen = scaling_snapshot(pool_use(), local=measured(100, 100), queue=home)
+    [target] = plan_scaling(seen, {EVERYWHERE: forecast(117)}, RULES)
+    assert (target.nodes, target.contributions[1].reason) == (
+        1,
+        "117 GPUs, of which 100 on-premises and 0 in other pools, and 16 wait for on-premises alone, "
+        "by the quantile 0.9 of the next 15 min (now)",
+    )
+
+
 def test_the_other_pools_of_the_cloud_count_too() -> None:
     other = replace(pool_use().pool, name="a10", prices_per_gpu_hour={})
     seen = scaling_snapshot(pool_use(), pool_use(busy_node("a"), pool=other), local=measured(100, 100))

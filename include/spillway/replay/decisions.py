@@ -39,9 +39,9 @@ class Decisions:
         """Whether any pool ever takes the job."""
         return self._decision(job, held, at).possible
 
-    def queues_at(self, job: Job, at: float) -> frozenset[tuple[str, str]]:
-        """The pools where the job, which holds no longer, lacks nothing but room."""
-        return self._decision(job, False, at).queues_at
+    def queues_at(self, job: Job, held: bool, at: float) -> frozenset[tuple[str, str]]:
+        """The pools where the job lacks nothing but room."""
+        return self._decision(job, held, at).queues_at
 
     def _decision(self, job: Job, held: bool, at: float) -> PlacementDecision:
         gpus, pods = job.gpus_per_node, job.pods

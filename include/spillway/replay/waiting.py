@@ -57,12 +57,11 @@ class Waiting:
         return job, pool
 
     def pending(self, at: float) -> list[PendingJob]:
-        """Those that hold back no longer, as the scaler sees them."""
+        """All of them as the scaler sees them: who holds back wants room on-premises alone."""
         found: list[PendingJob] = []
         for (_, held), line in self._lines.items():
-            if not held:
-                places = self.decisions.queues_at(line[0], at)
-                found += (job.pending(places, self.world) for job in line)
+            places = self.decisions.queues_at(line[0], held, at)
+            found += (job.pending(places, self.world) for job in line)
         return found
 
     def _remove(self, job: Job, key: tuple[object, bool]) -> None:

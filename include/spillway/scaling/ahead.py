@@ -22,6 +22,7 @@ def foreseen(
 ) -> Mapping[tuple[str, str], Contribution]:
     """How many nodes each pool is to have by its forecast; what all demand has beyond on-premises is for the first.
 
+    What waits for on-premises alone, by choice or because it may not leave, is no demand of a pool that comes and goes.
     A forecast that ends before now says nothing, nor does one of all demand while the size of on-premises, or that of
     another pool, is unknown.
     """
@@ -40,9 +41,11 @@ def foreseen(
     first = next((size for size in sizes if size.gpus_per_node), None)
     if whole is not None and wanted is not None and local is not None and first is not None:
         elsewhere = sum(size.nodes * size.gpus_per_node for size in sizes if size is not first)
-        beyond = max(0, wanted - local - elsewhere)
+        pools = {size.key for size in sizes}
+        home = sum(job.gpus for job in snapshot.queue if pools.isdisjoint(job.places))
         of_it = f"{counted(wanted, 'GPU')}, of which {local} on-premises and {elsewhere} in other pools"
-        wish = _wish(first, beyond, of_it, whole, rule)
+        of_it += f", and {home} wait for on-premises alone" if home else ""
+        wish = _wish(first, max(0, wanted - local - elsewhere - home), of_it, whole, rule)
         if first.key not in found or found[first.key].nodes < wish.nodes:
             found[first.key] = wish
     return found

@@ -42,13 +42,15 @@ def _of_pools(snapshot: ScalingSnapshot, rules: ScalingRules, idle: list[Scalabl
 
 def _of_rule(snapshot: ScalingSnapshot, rules: ScalingRules, idle: list[ScalableNode]) -> Iterator[datetime]:
     now, rule, gap = snapshot.taken_at, rules.reactive, rules.largest_gap
-    yield from (job.hold_until for job in snapshot.queue if job.hold_until is not None)
+    pools = {(use.cluster, use.pool.name) for use in snapshot.pools}
+    queue = [job for job in snapshot.queue if not pools.isdisjoint(job.places)]  # others want nothing of them
+    yield from (job.hold_until for job in queue if job.hold_until is not None)
     if isinstance(rule, QueueRule):
-        if rule.within and snapshot.queue:
+        if rule.within and queue:
             yield now
-        yield from (job.since + rule.after for job in snapshot.queue)
+        yield from (job.since + rule.after for job in queue)
     elif isinstance(rule, StepRule):
-        if snapshot.queue:
+        if queue:
             yield now
         old = [node.idle_since + rule.in_idle for node in idle if node.idle_since is not None]
         yield from (max(now, moment) for moment in old)
