@@ -16,17 +16,17 @@ S2 = ScalingRules(preset="s2", reactive=StepRule(), idle_release=timedelta(hours
 """With ``idle_release`` None it is the text to the letter: at 41-84 % on-premises idle nodes then stay for good."""
 DEFAULT = ScalingRules(
     preset="default",
-    reactive=QueueRule(after=timedelta(minutes=1), within=timedelta(minutes=7, seconds=30)),
-    idle_release=timedelta(minutes=5),
+    reactive=QueueRule(within=timedelta(minutes=7, seconds=30)),
+    idle_release=timedelta(minutes=2),
     waiting=WaitRules(from_gpus=8, from_gpu_hours=Decimal(100), share=Decimal(4), longest=timedelta(hours=72)),
-    returning=ReturnRules(after=timedelta(minutes=20)),
+    returning=ReturnRules(after=timedelta(minutes=10)),
 )
 """Of twenty jobs nineteen wait no longer than 10 minutes: only the few wide ones that take long wait longer."""
 THRIFTY = replace(
     DEFAULT,
     preset="thrifty",
-    waiting=WaitRules(from_gpus=8, from_gpu_hours=Decimal(250), share=Decimal(4), longest=timedelta(hours=72)),
+    waiting=WaitRules(from_gpus=8, from_gpu_hours=Decimal(400), share=Decimal(3), longest=timedelta(hours=240)),
 )
-"""The mean time to completion hardly grows: fewer jobs wait than by ``DEFAULT``."""
+"""The mean time to completion hardly grows: fewer jobs wait than by ``DEFAULT``, but longer."""
 
 PRESETS: Mapping[str, ScalingRules] = {rules.preset: rules for rules in (S0, S2, DEFAULT, THRIFTY)}
