@@ -31,7 +31,7 @@ class Foreseeing:
         self._epoch = seconds(records[0].submitted_at)
         self._names, self._departments = np.unique([job.department or "" for job in records], return_inverse=True)
         self._submitted = np.array([seconds(job.submitted_at) for job in records])
-        self._gpus = np.array([job.gpus for job in records], float)
+        self._gpus = np.zeros(len(records))
         self._began = self._submitted.copy()
         self._ended = np.full(len(records), np.inf)
         self._asked = np.zeros(len(records), dtype=bool)
@@ -44,7 +44,7 @@ class Foreseeing:
 
     def asked(self, job: Job) -> None:
         """It waits or runs from now on."""
-        self._asked[job.index] = True
+        self._asked[job.index], self._gpus[job.index] = True, job.gpus
         self._open.append(job)
 
     def at(self, now: float) -> Mapping[tuple[str, str], Forecast]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
 from datetime import datetime, timedelta
+from math import log2
 
 from spillway.errors import BadTrace
 from spillway.lines import GIBIBYTE
@@ -14,6 +15,9 @@ from spillway.scaling.waiting import hold_until
 
 GPUS_PER_NODE = 8
 """What a pod of a job that names no nodes has at most: more GPUs are several nodes."""
+
+_ALIKE = 8
+"""Jobs whose durations differ by less than an eighth of a doubling weigh the transfer of their data alike."""
 
 
 class Job:
@@ -54,10 +58,14 @@ class Job:
         self.kind = self._kind()
 
     def _kind(self) -> Hashable:
-        """Of a job with data it also counts where that is, and for how long it is worth it to bring it elsewhere."""
+        """Of a job with data it also counts where that is, and for about how long it trains by what it says."""
         spec = self.spec
         shape = (spec.gpus_per_node, spec.nodes, spec.priority, spec.department)
-        return (*shape, spec.datasets, spec.expected_duration, self.staged) if spec.datasets else shape
+        if not spec.datasets:
+            return shape
+        expected = None if spec.expected_duration is None else spec.expected_duration.total_seconds()
+        about = None if expected is None else round(_ALIKE * log2(max(1.0, expected)))
+        return (*shape, spec.datasets, about, self.staged)
 
     def pending(self, places: frozenset[tuple[str, str]], world: World) -> PendingJob:
         """The job as the scaler sees it while it waits for room."""
