@@ -109,6 +109,22 @@ def test_the_pod_of_an_attempt_is_always_the_same() -> None:
     }
 
 
+def test_the_nodes_that_a_pod_prefers_are_a_wish_beside_those_of_its_job() -> None:
+    def wish(node: str) -> dict[str, Any]:
+        field = {"key": "metadata.name", "operator": "In", "values": [node]}
+        return {"weight": 100, "preference": {"matchFields": [field]}}
+
+    def wishes(*of: Any) -> dict[str, Any]:
+        return {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": list(of)}}
+
+    assert build(prefers=("n1", "n2"))["spec"]["affinity"] == wishes(wish("n1"), wish("n2"))
+    own = {"weight": 1, "preference": {"matchExpressions": [{"key": "nvlink", "operator": "Exists"}]}}
+    both = build(attempt(job=job_spec(pod_overrides={"spec": {"affinity": wishes(own)}})), prefers=("n1",))
+    assert both["spec"]["affinity"] == wishes(wish("n1"), own)
+    none = build(attempt(job=job_spec(pod_overrides={"spec": {"affinity": None}})), prefers=("n1",))
+    assert "affinity" not in none["spec"] and "affinity" not in build()["spec"]
+
+
 def test_no_shell_stands_between_the_stop_signal_and_the_trainer() -> None:
     (trainer,) = build()["spec"]["containers"]
     assert "command" not in trainer

@@ -41,6 +41,19 @@ class TestPods:
             bind()
         assert refused.value.status == 409
 
+    def test_a_pod_goes_to_the_node_that_it_prefers_also_where_another_one_is_emptier(self, space: Space) -> None:
+        nodes = [node for node in space.core.list_node().items if GPU in (node.status.allocatable or {})]
+        preferred = max(node.metadata.name for node in nodes)
+        field = {"key": "metadata.name", "operator": "In", "values": [preferred]}
+        wishes = [{"weight": 100, "preference": {"matchFields": [field]}}]
+        affinity = {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": wishes}}
+        for name in ("wants-1", "wants-2"):
+            space.run(name, "echo up; exec sleep 60", spec={"affinity": affinity}, resources={"limits": {GPU: "1"}})
+            assert space.phase(name, "Running").spec.node_name == preferred
+        for name in ("wants-1", "wants-2"):
+            space.core.delete_namespaced_pod(name, space.name, grace_period_seconds=0)
+            space.gone(name)
+
     def test_a_failing_pod_tells_its_code_and_message(self, space: Space) -> None:
         space.run("fails", "printf 'at step 7' > /dev/termination-log; exit 7")
 
