@@ -163,6 +163,15 @@ def test_a_file_tells_when_there_is_spot_and_who_may_use_it(tmp_path: Path) -> N
     )
 
 
+def test_the_file_in_the_docs_is_one_that_can_be_read(tmp_path: Path) -> None:
+    docs = (Path(__file__).resolve().parents[2] / "docs" / "replay.md").read_text()
+    file = tmp_path / "conditions.yaml"
+    file.write_text(docs.partition("### Conditions")[2].partition("```yaml\n")[2].partition("```")[0])
+    _, conditions = conditions_of(file, (cloud_cluster(),))
+    assert [*conditions.spot] == [("cloud", "h100-spot")]
+    assert (conditions.dataset_gib, conditions.checkpoint_gib) == (100.0, 28.0)
+
+
 @pytest.mark.parametrize(
     ("text", "told"),
     [
