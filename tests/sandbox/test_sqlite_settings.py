@@ -39,6 +39,21 @@ def test_a_thread_waits_longer_for_a_writer_than_an_event_loop_would(database: P
         assert waiter.execute("select count(*) from log").fetchone() == (2,)
 
 
+def test_what_a_savepoint_read_is_still_so_when_it_writes(database: Path) -> None:
+    with closing(connect(database)) as connection, closing(sqlite3.connect(database, timeout=0)) as second:
+        first = connection.cursor()  # as SQLAlchemy does it
+        first.execute("SAVEPOINT runs")
+        assert first.execute("select count(*) from log").fetchone() == (0,)
+        with pytest.raises(sqlite3.OperationalError, match="locked"):
+            second.execute("insert into log values ('second')")
+        first.execute("insert into log values ('first')")
+        first.execute("RELEASE SAVEPOINT runs")
+        connection.commit()
+        second.execute("insert into log values ('second')")
+        second.commit()
+        assert connection.execute("select text from log").fetchall() == [("first",), ("second",)]
+
+
 def test_an_event_loop_gives_up_soon_and_its_connection_is_patient_again_in_a_thread(database: Path) -> None:
     with closing(connect(database)) as holder, closing(connect(database)) as waiter:
         holder.execute("insert into log values ('first')")
