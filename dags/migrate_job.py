@@ -20,7 +20,7 @@ from datetime import UTC, datetime, timedelta
 from airflow.sdk import Param, PokeReturnValue, dag, get_current_context, task
 
 from spillway_airflow import routines
-from spillway_airflow.heads import dry_run
+from spillway_airflow.heads import dry_run, number
 
 log = logging.getLogger(__name__)
 
@@ -38,8 +38,8 @@ log = logging.getLogger(__name__)
         "run": Param(type="string", title="Run", description="Its name, as `runs list` shows it.", minLength=1),
         "target": Param("best", type="string", title="Target", description="A place, best or not-spot.", minLength=1),
         "reason": Param("ordered from the form", type="string", title="Reason", description="Kept in the ledger."),
-        "wait_for_checkpoint": Param(
-            0, type="integer", title="Wait for checkpoint", description="Minutes at most; 0 drains at once.", minimum=0
+        "wait_for_checkpoint": number(
+            0, "Wait for checkpoint", "Minutes at most; 0 drains at once.", least=0, most=1440
         ),
         "as_advised": Param(False, type="boolean", title="As advised", description="Stay or wait where it says so."),
         **dry_run("Show estimate and advice only."),

@@ -11,10 +11,10 @@ from __future__ import annotations
 import logging
 from datetime import timedelta
 
-from airflow.sdk import Param, dag, get_current_context, task
+from airflow.sdk import dag, get_current_context, task
 
 from spillway_airflow import policies
-from spillway_airflow.heads import dry_run, routine
+from spillway_airflow.heads import dry_run, number, routine
 
 log = logging.getLogger(__name__)
 
@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
     doc_md=__doc__,
     tags=["spillway", "policy"],
     params={
-        "days": Param(56, type="integer", minimum=7, maximum=400, title="Days", description="Of the newest jobs."),
+        "days": number(56, "Days", "Of the newest jobs.", least=7, most=400),
         **dry_run("Log the comparison, write no file."),
     },
     **routine(retries=2, retry_delay=timedelta(minutes=5)),

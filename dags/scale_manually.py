@@ -7,8 +7,7 @@ answer for an hour, changes nothing; nor does this DAG: `scale_node_pools` carri
 * **Action** `add` brings that many nodes more, ready within ten minutes: the log of `effect` shows the time that is
   left, and who is to know is told when it is over. `shrink` brings the pool down to that many: the plan says who stays,
   who moves and who pauses, what work is lost and what an hour saves.
-* **Hours** is how long the order holds. `python -m spillway scale withdraw ORDER` ends it earlier.
-* **Dry run** shows the plan and orders nothing.
+* **Hours** is how long the order holds; `scale withdraw ORDER` ends it earlier. **Dry run** only shows the plan.
 """
 
 from __future__ import annotations
@@ -20,8 +19,9 @@ from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
 from airflow.sdk import Param, PokeReturnValue, dag, get_current_context, task
 
+from spillway.model import MOST_ORDER_HOURS
 from spillway_airflow import scaling
-from spillway_airflow.heads import dry_run
+from spillway_airflow.heads import dry_run, number
 
 log, HOUR = logging.getLogger(__name__), timedelta(hours=1)
 PLAN = "{{ ti.xcom_pull(task_ids='plan')['text'] }}"
@@ -38,8 +38,8 @@ PLAN = "{{ ti.xcom_pull(task_ids='plan')['text'] }}"
     params={
         "pool": Param(type="string", title="Pool", description="CLUSTER/POOL, one with scaled_by.", minLength=1),
         "action": Param("add", type="string", title="Action", enum=["add", "shrink"]),
-        "nodes": Param(1, type="integer", title="Nodes", description="So many more, or down to so many.", minimum=0),
-        "hours": Param(4, type="integer", title="Hours", description="How long the order holds.", minimum=1),
+        "nodes": number(1, "Nodes", "So many more, or down to so many.", least=0, most=100_000),
+        "hours": number(4, "Hours", "How long the order holds.", least=1, most=MOST_ORDER_HOURS),
         **dry_run("Show the plan only."),
     },
 )

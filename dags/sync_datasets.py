@@ -17,7 +17,7 @@ from airflow.sdk.exceptions import AirflowFailException
 from spillway.ledger import TransferKind
 from spillway_airflow import routines
 from spillway_airflow.assets import SYNCED
-from spillway_airflow.heads import dry_run, routine
+from spillway_airflow.heads import dry_run, number, routine
 from spillway_airflow.link_pool import link_group, links
 
 log = logging.getLogger(__name__)
@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
     params={
         **dry_run("Show what would move."),
         "verify": Param(False, type="boolean", title="Verify", description="List and compare both sides."),
-        "workers": Param(4, type="integer", minimum=1, title="Workers", description="Most tasks for one sync."),
+        "workers": number(4, "Workers", "Most tasks for one sync.", least=1, most=1000),
     },
     **routine(retries=2, retry_delay=timedelta(seconds=30)),
 )

@@ -23,6 +23,11 @@ def dry_run(description: str) -> dict[str, Param]:
     return {"dry_run": Param(False, type="boolean", title="Dry run", description=description)}
 
 
+def number(default: int, title: str, description: str, *, least: int, most: int) -> Param:
+    """A whole number of a form."""
+    return Param(default, type="integer", title=title, description=description, minimum=least, maximum=most)
+
+
 def training_parameters() -> dict[str, Param]:
     """Of a DAG that trains: ``job``, ``dry_run`` and ``poll_seconds``."""
     return {
@@ -35,12 +40,7 @@ def training_parameters() -> dict[str, Param]:
             maxLength=100,
         ),
         **dry_run("Show what would happen and change nothing."),
-        "poll_seconds": Param(
-            10,
-            type="integer",
-            title="Poll interval",
-            description="Seconds between looks at what the run waits for.",
-            minimum=1,
-            maximum=60,
+        "poll_seconds": number(
+            10, "Poll interval", "Seconds between looks at what the run waits for.", least=1, most=60
         ),
     }

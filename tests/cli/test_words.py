@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from spillway.__main__ import main
+from spillway.__main__ import main, parser
+from spillway.commands.parsing import Parser
 
 INCLUDE = Path(__file__).resolve().parents[2] / "include"
 COMMANDS = (
@@ -67,6 +70,14 @@ def ledger_file(tmp_path: Path) -> Path:
         pytest.param(("history", "import", "f", "--source", "a", "--zone", "CST9"), "got 'CST9'", id="no-such-zone"),
         pytest.param(("history", "import", "f", "--source", "a", "--epoch", "soon"), "got 'soon'", id="no-such-day"),
         pytest.param(("shadow", "p.yaml", "--since", "1"), "a duration such as '30s', '10m', '2h'", id="no-unit"),
+        pytest.param(("shadow", "p.yaml", "--since", "-7d"), "'10m', '2h' or 'PT30S', got '-7d'", id="negative-time"),
+        pytest.param(("history", "make-up", "f", "--seed", "-1"), "whole number from 0, got '-1'", id="negative-seed"),
+        pytest.param(("history", "make-up", "f", "--days", "3651"), "from 1 to 3650, got '3651'", id="many-days"),
+        pytest.param(("history", "make-up", "f", "--from", "9999-12-30"), "years 1900 to 2999, got", id="last-day"),
+        pytest.param(("scale", "add", "a/b", "1", "--hours", "8761"), "from 1 to 8760, got '8761'", id="many-hours"),
+        pytest.param(
+            ("runs", "start", "j", "--poll-seconds", "1e9"), "and up to 315360000, got '1e9'", id="long-pause"
+        ),
         pytest.param(("runs", "show", "r", "s"), "usage: python -m spillway runs show [-h]", id="too-many-words"),
     ],
 )
@@ -79,6 +90,28 @@ def test_words_that_make_no_sense_exit_2(
     shown = capsys.readouterr()
     assert message in shown.err
     assert shown.out == ""
+
+
+def numbers(words: Parser, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], argparse.Action]]:
+    """Every option and argument with a type of its own, below the words of its command."""
+    for action in words._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for name, below in action.choices.items():
+                yield from numbers(below, (*path, name))
+        elif action.type is not None and not isinstance(action.type, type):
+            yield path, action
+
+
+OPTIONS = [found for command in COMMANDS for found in numbers(parser((command,)))]
+
+
+@pytest.mark.parametrize(("path", "action"), OPTIONS, ids=lambda part: getattr(part, "dest", None) or " ".join(part))
+def test_no_number_of_a_command_is_too_large_to_be_told(path: tuple[str, ...], action: argparse.Action) -> None:
+    """What no database and no clock takes, and Python does not even read, is refused by every one of them."""
+    assert callable(action.type)
+    for written in ("9" * 20, "9" * 5000, "-" + "9" * 20):
+        with pytest.raises(argparse.ArgumentTypeError, match="expected "):
+            action.type(written)
 
 
 ANSWERED_AS_JSON = [

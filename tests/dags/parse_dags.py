@@ -46,6 +46,10 @@ def schedule(declared: Any) -> Any:
     return declared.summary if isinstance(declared, LastWeekOfMonth) else declared.expression
 
 
+def _types(declared: Any) -> list[str]:
+    return [declared] if isinstance(declared, str) else list(declared or ())
+
+
 def facts(dag: Any) -> dict[str, Any]:
     """What the tests look at."""
     return {
@@ -55,6 +59,11 @@ def facts(dag: Any) -> dict[str, Any]:
         "schedule": schedule(dag.schedule),
         "catchup": dag.catchup,
         "max_active_runs": dag.max_active_runs,
+        "numbers": {
+            name: [schema.get("minimum"), schema.get("maximum")]
+            for name in dag.params
+            if {"integer", "number"} & set(_types((schema := dag.params.get_param(name).schema).get("type")))
+        },
         "tasks": {
             task.task_id: {
                 "owner": task.owner,

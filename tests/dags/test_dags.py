@@ -129,6 +129,12 @@ class TestHouseRules:
         assert dag["catchup"] is False
         assert 1 <= dag["max_active_runs"] <= 16
 
+    def test_every_number_of_a_form_has_a_lower_and_an_upper_bound(
+        self, dag_id: str, parsed: Mapping[str, Any]
+    ) -> None:
+        bounds = parsed["dags"][dag_id]["numbers"]
+        assert {name for name, ends in bounds.items() if None in ends} == set()
+
     def test_every_task_has_an_owner_and_survives_a_lost_worker(self, dag_id: str, parsed: Mapping[str, Any]) -> None:
         tasks = parsed["dags"][dag_id]["tasks"]
         assert {task["owner"] for task in tasks.values()} == {"ml-platform"}

@@ -68,9 +68,12 @@ def test_too_short_a_history_and_a_file_that_is_none_are_one_message(
 @pytest.mark.parametrize(
     ("words", "problem"),
     [
-        (["--horizon", "soon"], "expected a number and m, h or d, such as 24h, got 'soon'"),
+        (["--horizon", "soon"], "expected a duration such as '30s', '10m', '2h' or 'PT30S', got 'soon'"),
         (["--horizon", "90m"], "a horizon is whole steps of 1:00:00, got 1:30:00"),
-        (["--days", "0"], "expected a whole number from 1, got '0'"),
+        (["--days", "0"], "expected a whole number from 1 to 3650, got '0'"),
+        (["--days", "99999999999"], "expected a whole number from 1 to 3650, got '99999999999'"),
+        (["--horizon", "-1h"], "expected a duration such as '30s', '10m', '2h' or 'PT30S', got '-1h'"),
+        (["--step", "30s"], "--step: expected whole minutes, got 0:00:30"),
         (["--time-zone", "Mars/Olympus"], "expected a time zone such as Europe/Berlin, got 'Mars/Olympus'"),
         (["--method", "survivals"], "Did you mean 'survival'?"),
     ],

@@ -124,6 +124,22 @@ def test_what_cannot_be_replayed_is_one_message(
     assert said.count("\n") == 1
 
 
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--htlm", "x.html"], "unrecognized arguments: --htlm x.html"),
+        (["--policy", "s0", "--quota", "s2"], "unrecognized arguments: s2"),
+        (["--local-gpus", "9" * 20], f"expected a whole number from 1 to 100000, got '{'9' * 20}'"),
+        (["--seed", "-1"], "expected a whole number from 0, got '-1'"),
+    ],
+)
+def test_words_that_make_no_sense_exit_2(words: list[str], told: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["none.csv", "--clusters", "none.yaml", *words])
+    assert ended.value.code == 2
+    assert told in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("days", [("0", "inf"), ("nan", "2"), ("2", "1"), ("-1", "1"), ("0", "1e9")])
 def test_days_that_are_none_are_refused(days: tuple[str, str], trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):

@@ -10,8 +10,11 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from spillway.commands.console import Console
 from spillway.commands.installation import Installation
-from spillway.commands.parsing import Parser, at_least_one, command, dry_run, group
+from spillway.commands.parsing import Parser, command, days, dry_run, group, whole
 from spillway.errors.counts import counted
+
+YEARS = range(1900, 3000)
+"""A day of these and all that is counted from it, in every zone, is a moment."""
 
 
 def register(parser: Parser) -> None:
@@ -30,10 +33,15 @@ def register(parser: Parser) -> None:
     words.add_argument("file", metavar="FILE", type=Path, help="a CSV file, packed where its name ends in .gz")
     words.add_argument("--like", choices=("itp", "philly"), default="itp", help="whose statistics (default: itp)")
     words.add_argument(
-        "--from", dest="first", type=_day, default=datetime(2026, 1, 1, tzinfo=UTC), metavar="YYYY-MM-DD"
+        "--from",
+        dest="first",
+        type=_day,
+        default=datetime(2026, 1, 1, tzinfo=UTC),
+        metavar="YYYY-MM-DD",
+        help="the first day (default: 2026-01-01)",
     )
-    words.add_argument("--days", type=at_least_one, default=60, help="how many (default: 60)")
-    words.add_argument("--seed", type=int, default=1, help="the same one makes the same trace (default: 1)")
+    words.add_argument("--days", type=days, default=60, help="how many (default: 60)")
+    words.add_argument("--seed", type=whole(0), default=1, help="the same one makes the same trace (default: 1)")
     words.add_argument("--month-end", action="store_true", help="half as many jobs more in the last week of each month")
 
 
@@ -89,7 +97,7 @@ def _make_up(installation: Installation, console: Console, options: argparse.Nam
 
     workload = {"itp": ITP_LIKE, "philly": PHILLY_LIKE}[options.like]
     month_end = 1.5 if options.month_end else 1.0
-    jobs = made_up(workload, starts_at=options.first, days=options.days, seed=abs(options.seed), month_end=month_end)
+    jobs = made_up(workload, starts_at=options.first, days=options.days, seed=options.seed, month_end=month_end)
     write_trace(options.file, jobs)
     console.say(f"wrote {len(jobs)} made-up jobs to {options.file}")
     return 0
@@ -104,6 +112,9 @@ def _zone(name: str) -> ZoneInfo:
 
 def _day(text: str) -> datetime:
     try:
-        return datetime.strptime(text, "%Y-%m-%d").replace(tzinfo=UTC)
+        day = datetime.strptime(text, "%Y-%m-%d").replace(tzinfo=UTC)
     except ValueError:
         raise argparse.ArgumentTypeError(f"expected a day such as 2026-03-01, got '{text}'") from None
+    if day.year not in YEARS:
+        raise argparse.ArgumentTypeError(f"expected a day of the years {YEARS[0]} to {YEARS[-1]}, got '{text}'")
+    return day

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from datetime import timedelta
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
@@ -20,6 +22,10 @@ Command: TypeAlias = "Callable[[Installation, Console, argparse.Namespace], int]
 
 Subcommands: TypeAlias = "argparse._SubParsersAction[Parser]"
 
+MOST = 10**15
+"""No number of a command is higher: a database, a clock and a list still take it."""
+_NUMBER = re.compile(r"-\.?[0-9]")
+
 
 class WordsRefused(SystemExit):
     """Words that make no sense; the usage and the problem have been told."""
@@ -30,7 +36,15 @@ class WordsRefused(SystemExit):
 
 
 class Parser(argparse.ArgumentParser):
-    """Tells which of its words is close to one it does not know, and the usage of the command that got too many."""
+    """Tells which of its words is close to one it does not know, and the usage of the command that got too many.
+
+    What begins as a negative number does is a value, so that ``--since -7d`` is told what is wrong with it.
+    """
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        self._negative_number_matcher = _NUMBER
+        self.set_defaults(usage_error=self.error)  # that of the last command among the words counts
 
     def error(self, message: str) -> NoReturn:
         with suppress(SystemExit):
@@ -80,7 +94,7 @@ def carried_out(parser: Parser, function: Command, *, json: bool = False) -> Par
     """The command by a function, with the options that every command has; ``json`` where a program reads its answer."""
     from spillway.config.directories import CONFIGURATION_VARIABLE, CONNECTIONS_VARIABLE
 
-    parser.set_defaults(command=function, usage_error=parser.error)
+    parser.set_defaults(command=function)
     place = parser.add_argument_group("where the installation is declared")
     place.add_argument(
         "--config-dir",
@@ -104,11 +118,39 @@ def dry_run(parser: Parser) -> None:
     parser.add_argument("--dry-run", action="store_true", help="show what would be done and change nothing")
 
 
-def at_least_one(text: str) -> int:
-    """A whole number from 1."""
-    if not text.isascii() or not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"expected a whole number from 1, got '{text}'")
-    return int(text)
+def whole(least: int, most: int = MOST) -> Callable[[str], int]:
+    """A reader of whole numbers from ``least`` to ``most``."""
+
+    def read(text: str) -> int:
+        is_number = text.isascii() and text.isdecimal()
+        if is_number and len(text) <= len(str(MOST)) and least <= int(text) <= most:
+            return int(text)
+        upper = f" to {most}" if most < MOST or (is_number and text.strip("0")) else ""
+        raise argparse.ArgumentTypeError(f"expected a whole number from {least}{upper}, got '{text}'")
+
+    return read
+
+
+at_least_one = whole(1)
+
+
+def lasting(text: str) -> timedelta:
+    """A duration above 0 as the files have it, such as 12h or 7d."""
+    from pydantic_core import PydanticCustomError
+
+    from spillway.config import notation
+
+    try:
+        return notation.lasting(text)
+    except PydanticCustomError as refusal:
+        raise argparse.ArgumentTypeError(refusal.message()) from None
+
+
+def days(text: str) -> int:
+    """A number of days from 1, no longer than any duration of the files."""
+    from spillway.config.notation import LONGEST
+
+    return whole(1, LONGEST.days)(text)
 
 
 def delete_up_to(parser: Any, text: str) -> None:
@@ -118,17 +160,20 @@ def delete_up_to(parser: Any, text: str) -> None:
 
 def _percent(text: str) -> float:
     """A share in (0, 1], given as a whole number of hundredths."""
-    if not text.isascii() or not text.isdecimal() or not 1 <= int(text) <= 100:
+    if not text.isascii() or not text.isdecimal() or len(text) > 3 or not 1 <= int(text) <= 100:
         raise argparse.ArgumentTypeError(f"expected a whole number of percent from 1 to 100, got '{text}'")
     return int(text) / 100
 
 
 def seconds(text: str) -> float:
-    """A number of seconds above 0."""
+    """A number of seconds above 0, no longer than any duration of the files."""
+    from spillway.config.notation import LONGEST
+
     try:
         number = float(text)
     except ValueError:
         number = 0.0
-    if not 0 < number < float("inf"):
-        raise argparse.ArgumentTypeError(f"expected a number of seconds above 0, got '{text}'")
+    if not 0 < number <= LONGEST.total_seconds():
+        upper = f" and up to {LONGEST.total_seconds():.0f}" if number > 0 else ""
+        raise argparse.ArgumentTypeError(f"expected a number of seconds above 0{upper}, got '{text}'")
     return number

@@ -9,9 +9,9 @@ from typing import Any
 from spillway.codec import encode
 from spillway.commands.console import Console
 from spillway.commands.installation import Installation
-from spillway.commands.parsing import Parser, at_least_one, command, dry_run, group
+from spillway.commands.parsing import Parser, at_least_one, command, dry_run, group, whole
 from spillway.errors.counts import counted
-from spillway.model import ManualOrder, OrderKind, ScalingChange
+from spillway.model import MOST_ORDER_HOURS, ManualOrder, OrderKind, ScalingChange
 from spillway.runs.services import Services
 
 ORDERS = ("ORDER", "WHAT", "POOL", "BY", "ORDERED (UTC)", "HOLDS UNTIL", "READY BY", "READY AT")
@@ -28,7 +28,7 @@ def register(parser: Parser) -> None:
     add.add_argument("nodes", type=at_least_one, metavar="NODES", help="so many more")
     shrink = command(subject, "shrink", _shrink, "show what a forced shrink comes to; the form orders one", json=True)
     shrink.add_argument("pool", metavar="CLUSTER/POOL")
-    shrink.add_argument("nodes", type=_whole, metavar="NODES", help="down to so many")
+    shrink.add_argument("nodes", type=whole(0), metavar="NODES", help="down to so many")
     shrink.add_argument(
         "--approve",
         action="store_true",
@@ -36,7 +36,11 @@ def register(parser: Parser) -> None:
     )
     for words in (add, shrink):
         words.add_argument(
-            "--hours", type=at_least_one, default=4, metavar="HOURS", help="how long it holds (default: 4)"
+            "--hours",
+            type=whole(1, MOST_ORDER_HOURS),
+            default=4,
+            metavar="HOURS",
+            help="how long it holds (default: 4)",
         )
     dry_run(add)
     text = "let an order hold no longer; nodes that it brought leave once they idle"
@@ -202,9 +206,3 @@ def _name() -> str:
 
 def _who(services: Services) -> str:
     return services.actor or "somebody"
-
-
-def _whole(text: str) -> int:
-    if not text.isascii() or not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"expected a whole number from 0, got '{text}'")
-    return int(text)

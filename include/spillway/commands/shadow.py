@@ -8,7 +8,7 @@ from pathlib import Path
 
 from spillway.commands.console import Console
 from spillway.commands.installation import Installation
-from spillway.commands.parsing import Parser, carried_out
+from spillway.commands.parsing import Parser, carried_out, lasting
 
 DAY = timedelta(days=1)
 
@@ -18,7 +18,7 @@ def register(parser: Parser) -> None:
     carried_out(parser, _shadow, json=True)
     parser.add_argument("candidate", metavar="POLICY", type=Path, help="a file like policy.yaml, the candidate")
     parser.add_argument(
-        "--since", type=_lasting, default=DAY, metavar="LENGTH", help="of the last 12h, 7d (default: 1d)"
+        "--since", type=lasting, default=DAY, metavar="LENGTH", help="of the last 12h, 7d (default: 1d)"
     )
 
 
@@ -39,14 +39,3 @@ def _shadow(installation: Installation, console: Console, options: argparse.Name
     else:
         console.say(found.told())
     return 0
-
-
-def _lasting(text: str) -> timedelta:
-    from pydantic_core import PydanticCustomError
-
-    from spillway.config.notation import lasting
-
-    try:
-        return lasting(text)
-    except PydanticCustomError as refusal:
-        raise argparse.ArgumentTypeError(refusal.message()) from None

@@ -6,7 +6,6 @@ Exit code 0 when it is done, 1 with one message where it is not, 2 for words tha
 from __future__ import annotations
 
 import argparse
-import re
 import sys
 import time
 from collections.abc import Sequence
@@ -16,7 +15,7 @@ from pathlib import Path
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from spillway.commands.console import Console, open_closed_streams
-from spillway.commands.parsing import Parser, WordsRefused, at_least_one, group
+from spillway.commands.parsing import Parser, WordsRefused, days, group, lasting
 from spillway.errors import SpillwayError
 from spillway.errors.counts import counted
 from spillway.forecast.backtest import METHODS, Score, backtest
@@ -28,8 +27,8 @@ from spillway.replay.trace import read_trace
 HEADER = (
     "horizon", "method", "WAPE %", "MASE", "pinball %", "coverage", "fit ms", "forecast ms", "origins", "models",
 )  # fmt: skip
-_DURATION = re.compile(r"([1-9][0-9]{0,4})(m|h|d)")
-_UNITS = {"m": timedelta(minutes=1), "h": HOUR, "d": timedelta(days=1)}
+
+MINUTE = timedelta(minutes=1)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -56,17 +55,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def parser() -> Parser:
     whole = Parser(prog="python -m spillway.forecast", description="How well demand can be forecast.")
     words = group(whole).add_parser("backtest", help="score every method on a history, at rolling origins")
-    words.set_defaults(usage_error=words.error)
     words.add_argument("file", type=Path, metavar="FILE", help="a trace, or what `spillway history export` wrote")
-    words.add_argument("--days", type=at_least_one, default=28, help="go back so many days (default: 28)")
+    words.add_argument("--days", type=days, default=28, help="go back so many days (default: 28)")
     words.add_argument(
         "--horizon",
-        type=_duration,
+        type=lasting,
         action="append",
         metavar="TIME",
         help="how far ahead, such as 30m, 1h, 24h; may be repeated (default: 1h and 24h)",
     )
-    words.add_argument("--step", type=_duration, default=HOUR, metavar="TIME", help="of the series (default: 1h)")
+    words.add_argument("--step", type=lasting, default=HOUR, metavar="TIME", help="of the series (default: 1h)")
     words.add_argument("--method", action="append", choices=METHODS, metavar="NAME", help="only this; may be repeated")
     words.add_argument("--time-zone", type=_zone, default="UTC", metavar="NAME", help="whose clocks people work by")
     words.add_argument("--leave-out-bad-rows", action="store_true", help="count rows at fault instead of refusing them")
@@ -76,6 +74,8 @@ def parser() -> Parser:
 
 def _backtest(console: Console, options: argparse.Namespace) -> int:
     horizons = options.horizon or [HOUR, 24 * HOUR]
+    if options.step % MINUTE:
+        options.usage_error(f"--step: expected whole minutes, got {options.step}")
     if uneven := [horizon for horizon in horizons if horizon % options.step]:
         options.usage_error(f"a horizon is whole steps of {options.step}, got {uneven[0]}")
     trace = read_trace(options.file, leave_out_bad_rows=options.leave_out_bad_rows)
@@ -145,13 +145,6 @@ def _span(history: History) -> str:
 
 def _told(moment: datetime) -> str:
     return f"{moment.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
-
-
-def _duration(text: str) -> timedelta:
-    found = _DURATION.fullmatch(text)
-    if found is None:
-        raise argparse.ArgumentTypeError(f"expected a number and m, h or d, such as 24h, got '{text}'")
-    return int(found[1]) * _UNITS[found[2]]
 
 
 def _zone(text: str) -> str:

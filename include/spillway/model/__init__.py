@@ -44,6 +44,7 @@ from spillway.model.declared import (
 )
 from spillway.model.demand import DemandSeries, Forecast, JobRecord
 from spillway.model.elasticity import (
+    MOST_ORDER_HOURS,
     Contribution,
     Ending,
     ManualOrder,
@@ -108,6 +109,7 @@ from spillway.model.stored import (
 __all__ = [
     "DELETE_SHARE_MAX",
     "GPU_RESOURCE",
+    "MOST_ORDER_HOURS",
     "ROLL_UPS",
     "SAMPLE_STEP",
     "SECOND_CHOICES",

@@ -102,6 +102,10 @@ class OrderKind(StrEnum):
     SHRINK = "shrink"
 
 
+MOST_ORDER_HOURS = 8760
+"""Whoever wants nodes for longer than a year raises ``min_nodes``."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ManualOrder:
     """A person's order of nodes: ``nodes`` more than there were when it was given, or down to so many.

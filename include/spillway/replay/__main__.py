@@ -14,11 +14,13 @@ from pathlib import Path
 
 from spillway.commands.console import Console, OutputLost, open_closed_streams
 from spillway.commands.history import trace_options
-from spillway.commands.parsing import Parser, WordsRefused, at_least_one
+from spillway.commands.parsing import Parser, WordsRefused, whole
 from spillway.errors import SpillwayError
 from spillway.errors.counts import counted
 
 DAY = 86400.0
+MOST_GPUS = 100_000
+"""As many nodes as a pool of a file may have."""
 MOST_DAYS = 36_525
 
 
@@ -56,12 +58,12 @@ def _parser() -> Parser:
         metavar="POLICY",
         help="policy.yaml files, or names of presets (default: all presets)",
     )
-    words.add_argument("--seed", type=int, default=1, help="of boot times, estimates and spot (default: 1)")
+    words.add_argument("--seed", type=whole(0), default=1, help="of boot times, estimates and spot (default: 1)")
     words.add_argument("--conditions", type=Path, metavar="FILE", help="a YAML file of when there is spot, and of data")
     words.add_argument(
         "--quotas", action="store_true", help="with quotas and rights to clouds of policy files, by department"
     )
-    words.add_argument("--local-gpus", type=at_least_one, metavar="N", help="GPUs of the first on-premises pool")
+    words.add_argument("--local-gpus", type=whole(1, MOST_GPUS), metavar="N", help="GPUs of the first on-premises pool")
     words.add_argument(
         "--estimates",
         type=_estimates,

@@ -141,8 +141,8 @@ def _drill(settings: SandboxSettings, options: argparse.Namespace) -> None:
 
 
 def _number(written: str, what: str) -> int:
-    if not written.isdecimal():
-        raise SandboxError(f"say {what}: expected a whole number, got '{written}'")
+    if not written.isdecimal() or len(written) > 6:
+        raise SandboxError(f"say {what}: expected a whole number below a million, got '{written}'")
     return int(written)
 
 
