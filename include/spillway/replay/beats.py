@@ -14,15 +14,13 @@ from spillway.replay.jobs import Job
 from spillway.replay.measured import Measured
 from spillway.replay.pools import Pool
 from spillway.replay.waiting import Waiting
-from spillway.replay.world import World
+from spillway.replay.world import ROUNDED, World
 from spillway.scaling.planner import plan_scaling
 from spillway.scaling.rules import QueueRule, ScalingRules
 from spillway.scaling.steady import steady_until
 from spillway.scaling.timed import began_at, next_change
 
 _MEASURED = 3600.0
-ROUNDED = 0.001
-"""Seconds: moments are rounded to microseconds before they are compared."""
 
 
 class Scaler:
@@ -88,7 +86,7 @@ class Scaler:
 
     def began(self, job: Job, at: float) -> None:
         """It trains on-premises from then on, and says when it ends if it can."""
-        expected = job.spec.expected_duration
+        expected = job.expected
         if self._within and expected is not None:
             left = max(0.0, expected.total_seconds() - job.works + job.left)
             insort(self._endings, (at + left, job, job.serial), key=lambda ending: (ending[0], ending[1].index))

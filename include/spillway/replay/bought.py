@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import timedelta
 from math import inf
 
 from spillway.replay.data import Transfers
 from spillway.replay.jobs import Job
 from spillway.replay.pools import Pool
-from spillway.replay.world import World
+from spillway.replay.world import ROUNDED, World
 from spillway.scaling.returning import BoughtRun, ReturnRules, plan_returns
 
 
@@ -22,6 +22,7 @@ class Bought:
     def __init__(self, world: World, rules: ReturnRules | None, transfers: Transfers) -> None:
         self.world, self.rules, self.transfers = world, rules, transfers
         self.steady_until = inf
+        self._stays_until: dict[int, float] = {}
         self._jobs: dict[int, Job] = {}
 
     @property
@@ -34,38 +35,61 @@ class Bought:
     def left(self, job: Job) -> None:
         """It is there no longer, if it was."""
         self._jobs.pop(job.index, None)
+        self._stays_until.pop(job.index, None)
 
     def returning(self, home: Pool, at: float) -> Iterator[Job]:
         """Those that go to ``home`` now, in the order in which they get its room."""
         self.steady_until = inf
         if self.rules is None or not home.room.total:
             return
-        after = self.rules.after.total_seconds()
-        runs, fitting = [], dict[tuple[int, int], bool]()
+        able = list(self._able(home, at - self.rules.after.total_seconds(), at))
+        if not able:
+            return
+        runs = [self._run(job, at) for job in able]
+        found = plan_returns(runs, home.room, self.rules, self.world.moment(at))
+        if not found:
+            self._stay(able, at)
+        for back in found:
+            yield self._jobs[int(back.run)]
+
+    def _able(self, home: Pool, soonest: float, at: float) -> Iterator[Job]:
+        """Those that have been there for long enough, fit, and may be worth a move."""
+        fitting = dict[tuple[int, int], bool]()
         for job in self._jobs.values():
             began_at, shape = job.began_at or 0.0, (job.gpus_per_node, job.pods)
-            if began_at > at - after:
-                self.steady_until = began_at + after  # the others began later
-                break
+            if began_at > soonest:
+                self.steady_until = min(self.steady_until, at + began_at - soonest)  # the others began later
+                return
             if shape not in fitting:
                 fitting[shape] = home.room.fits(*shape)
             if fitting[shape]:
-                runs.append(self._run(job, at))
-        if runs:
-            self.steady_until = at  # what a move saves changes as time goes by
-        for back in plan_returns(runs, home.room, self.rules, self.world.moment(at)) if runs else ():
-            yield self._jobs[int(back.run)]
+                stays_until = self._stays_until.get(job.index, at)
+                if stays_until > at:
+                    self.steady_until = min(self.steady_until, stays_until)
+                else:
+                    yield job
+
+    def _stay(self, jobs: Iterable[Job], at: float) -> None:
+        """None of them was worth a move, nor will be: ever less is left of them, until it is more than was said."""
+        for job in jobs:
+            expected = job.expected
+            if expected is None or self.transfers.loses:
+                self.steady_until = at
+            else:
+                overdue_at = job.ends_at - job.works + expected.total_seconds() - ROUNDED
+                self._stays_until[job.index] = overdue_at
+                self.steady_until = min(self.steady_until, max(at, overdue_at))
 
     def _run(self, job: Job, at: float) -> BoughtRun:
         assert job.pool is not None
-        here = sum(node.runs[job.index] for node in job.nodes)
+        taken = len(job.nodes) * job.pool.gpus_per_node - sum(node.free for node in job.nodes)
         return BoughtRun(
             run=str(job.index),
             gpus_per_node=job.gpus_per_node,
             nodes=job.pods,
             since=self.world.moment(job.began_at or 0.0),
             trained=timedelta(seconds=job.works - max(0.0, job.ends_at - at)),
-            expected=job.spec.expected_duration,
-            neighbours=sum(sum(node.runs.values()) for node in job.nodes) - here,
+            expected=job.expected,
+            neighbours=taken - job.gpus,
             facts=self.transfers.move(job, self.world.local[0], at),
         )

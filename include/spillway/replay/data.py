@@ -14,7 +14,10 @@ from spillway.replay.world import Conditions, World, usual_price
 
 
 class Transfers:
-    """By the live formulas, over the lines as they are declared. Datasets come from the first on-premises cluster."""
+    """By the live formulas, over the lines as they are declared. Datasets come from the first on-premises cluster.
+
+    ``loses``: a run that moves loses what it has trained since it last committed.
+    """
 
     def __init__(self, world: World, conditions: Conditions) -> None:
         self.world, self.conditions = world, conditions
@@ -22,7 +25,7 @@ class Transfers:
         self._facts: dict[tuple[object, ...], MoveFacts] = {}
         self._pauses: dict[MoveFacts, float] = {}
         fits = estimate(replace(conditions.move, steps_at_risk=1, seconds_per_step=1.0)).pause["lost_steps"]
-        self._loses = bool(fits)
+        self.loses = bool(fits)
 
     def datasets(self, job: Job) -> Mapping[str, DatasetFacts]:
         """What the job reads, where a dataset has a home."""
@@ -51,7 +54,7 @@ class Transfers:
         """
         assert job.pool is not None
         size, here, lost = job.spec.checkpoint_gib, job.pool, 0
-        if self._loses:
+        if self.loses:
             lost = int(max(0.0, at - job.trains_at) % self.conditions.checkpoint_every.total_seconds())
         key = (here.place, home.place, size, lost)
         known = self._facts.get(key)

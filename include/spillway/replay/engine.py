@@ -13,11 +13,13 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from spillway.model import Cluster, JobRecord, PlacementPolicy, PoolTarget
-from spillway.replay.beats import ROUNDED, Scaler
+from spillway.replay.beats import Scaler
 from spillway.replay.bought import Bought
+from spillway.replay.clock import NEVER, Clock
 from spillway.replay.data import Transfers
 from spillway.replay.decisions import Decisions
 from spillway.replay.foreseeing import Foreseeing
+from spillway.replay.garbage import uncollected
 from spillway.replay.jobs import Job, jobs_of
 from spillway.replay.metrics import ReplayResult
 from spillway.replay.pools import Node, Pool
@@ -30,7 +32,6 @@ from spillway.scaling.rules import ScalingRules
 
 _FRUITLESS = 100
 """So often in a row a run is interrupted before it commits anything; then it is taken never to end."""
-_NEVER = float("inf")
 _STILL = 7 * 86400.0
 """Seconds of nothing but beats, with nothing else to come, after which what waits is taken to wait for good."""
 
@@ -63,8 +64,9 @@ def replay(
         progress: is told how many jobs have ended, now and then.
     """
     placement = replace(policy.placement, waiting=policy.scaling.waiting)
-    run = _Replay(records, clusters, replace(policy, placement=placement), conditions, seed, progress)
-    run.carry_out()
+    with uncollected():
+        run = _Replay(records, clusters, replace(policy, placement=placement), conditions, seed, progress)
+        run.carry_out()
     return run.recording.result(trace, policy.name, run.jobs, run.world, measured, run.now)
 
 
@@ -79,7 +81,7 @@ class _Replay:
         progress: Callable[[int], None],
     ) -> None:
         self.conditions, self.progress = conditions, progress
-        self.chance, self.tick = random.Random(seed), conditions.tick.total_seconds()
+        self.chance, self.clock = random.Random(seed), Clock(conditions.tick.total_seconds())
         self.world = World(clusters, records[0].submitted_at)
         self.jobs = jobs_of(records, policy.placement, conditions)
         self.transfers = Transfers(self.world, conditions)
@@ -88,13 +90,12 @@ class _Replay:
         self.waiting = Waiting(self.world, self.decisions)
         rule, clocks = policy.scaling.forecast, policy.placement.time_zone
         self.foreseeing = None if rule is None else Foreseeing(rule, records, time_zone=clocks)
-        self.scaler = Scaler(self.world, self.waiting, policy.scaling, self.foreseeing, self.tick)
+        self.scaler = Scaler(self.world, self.waiting, policy.scaling, self.foreseeing, self.clock.tick)
         self.bought = Bought(self.world, policy.scaling.returning, self.transfers)
         self.recording = Recording(self.world)
         self.events: list[tuple[float, int, Callable[[], None]]] = []
         self.serial = 0
         self.now = self.stirred = 0.0
-        self.beat_at = self.looks_at = _NEVER
         self.ended = 0
         if self.scaler.by_the_clock:
             self._at(self.scaler.changes_after(0.0), self._wake)
@@ -106,9 +107,9 @@ class _Replay:
         arrivals = iter(self.jobs)
         coming = next(arrivals, None)
         while coming is not None or (self.ended < len(self.jobs) and self._goes_on()):
-            asked_at = _NEVER if coming is None else coming.asked_at
-            self.now = now = min(asked_at, self.events[0][0] if self.events else _NEVER, self.looks_at)
-            if now == _NEVER:
+            asked_at = NEVER if coming is None else coming.asked_at
+            self.now = now = min(asked_at, self.events[0][0] if self.events else NEVER, self.clock.looks_at)
+            if now == NEVER:
                 return
             while coming is not None and coming.asked_at == now:
                 self._ask(coming)
@@ -120,21 +121,10 @@ class _Replay:
 
     def _keep_time(self) -> None:
         """The beat of now, if there is one, and when the next one is that may change anything."""
-        now, steady_until = self.now, 0.0
-        if self.beat_at < now:
-            self.beat_at = self._beat_from(now)  # those before were passed over
-        if self.beat_at == now:
-            steady_until = self._beat()
-            self.beat_at = _NEVER
-        if self.beat_at == _NEVER and self._awaits_beat():
-            self.beat_at = (now // self.tick + 1) * self.tick
-        self.looks_at = self.beat_at
-        if steady_until > self.beat_at:
-            later = steady_until if self._more_to_come() else min(steady_until, self.stirred + _STILL)
-            self.looks_at = max(self.beat_at, self._beat_from(later - ROUNDED))
-
-    def _beat_from(self, moment: float) -> float:
-        return moment if moment == _NEVER else -(-moment // self.tick) * self.tick
+        steady_until = self._beat() if self.clock.beats(self.now) else 0.0
+        if self.clock.beat_at == NEVER and self._awaits_beat():
+            self.clock.start(self.now)
+        self.clock.pass_over(steady_until if self._more_to_come() else min(steady_until, self.stirred + _STILL))
 
     def _goes_on(self) -> bool:
         """Whether more than beats is to come, or something has happened lately."""
@@ -149,12 +139,12 @@ class _Replay:
         heapq.heappush(self.events, (moment, self.serial, happen))
 
     def _place(self) -> None:
-        while self.waiting and (found := self.waiting.next(self.now)) is not None:
+        while self.waiting.jobs and (found := self.waiting.next(self.now)) is not None:
             self._start(*found)
 
     def _awaits_beat(self) -> bool:
         """Whether there is anything to look at with the next one."""
-        if self.waiting or self.scaler.measures or self.scaler.woken or self.bought.may_return:
+        if self.waiting.jobs or self.scaler.measures or self.scaler.woken or self.bought.may_return:
             return True
         return any(pool.idle for pool in self.world.cloud)
 
@@ -228,7 +218,7 @@ class _Replay:
         Returns:
             Until when beats change nothing, unless something else happens before.
         """
-        steady_until, moved = _NEVER, False
+        steady_until, moved = NEVER, False
         if self.bought.may_return:
             for home in self.world.local:
                 for job in self.bought.returning(home, self.now):

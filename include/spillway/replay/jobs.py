@@ -11,7 +11,7 @@ from spillway.lines import GIBIBYTE
 from spillway.model import DatasetUse, JobRecord, JobSpec, PendingJob, PlacementPolicy, Priority, Tier
 from spillway.replay.pools import Node, Pool
 from spillway.replay.world import Conditions, World
-from spillway.scaling.waiting import hold_until
+from spillway.scaling.waiting import patience
 
 GPUS_PER_NODE = 8
 """What a pod of a job that names no nodes has at most: more GPUs are several nodes."""
@@ -23,19 +23,21 @@ _ALIKE = 8
 class Job:
     """One job; moments are seconds of the replay. ``kind`` is all that its place depends on, beside how long it waits.
 
+    ``expected`` is how long it is thought to train; its spec says so only where its place depends on that.
     ``left`` is how long it still trains when it next begins, ``restart`` what that takes beside it. It trains from
     ``trains_at`` on. ``staged`` are the clusters to which its data was brought. ``serial`` counts its starts: an end
     that was foreseen for an earlier one is none.
     """
 
     __slots__ = (
-        "_pending", "asked_at", "began_at", "dataset_bytes", "ended_at", "ends_at", "fruitless", "gpus",
+        "_pending", "asked_at", "began_at", "dataset_bytes", "ended_at", "ends_at", "expected", "fruitless", "gpus",
         "gpus_per_node", "hold_until", "index", "kind", "left", "nodes", "pods", "pool", "restart", "serial", "spec",
         "staged", "started_at", "trains_at", "turn", "works",
     )  # fmt: skip
 
-    def __init__(self, index: int, spec: JobSpec, asked_at: float, works: float) -> None:
+    def __init__(self, index: int, spec: JobSpec, asked_at: float, works: float, expected: timedelta | None) -> None:
         self.index, self.spec, self.asked_at, self.works, self.left = index, spec, asked_at, works, works
+        self.expected = expected
         self.gpus_per_node, self.pods = spec.gpus_per_node, spec.nodes
         self.gpus = spec.gpus_per_node * spec.nodes
         self.turn = (spec.priority.level, index)
@@ -60,7 +62,7 @@ class Job:
     def _kind(self) -> Hashable:
         """Of a job with data it also counts where that is, and for about how long it trains by what it says."""
         spec = self.spec
-        shape = (spec.gpus_per_node, spec.nodes, spec.priority, spec.department)
+        shape = (spec.gpus_per_node, spec.nodes, spec.priority.level, spec.department)
         if not spec.datasets:
             return shape
         expected = None if spec.expected_duration is None else spec.expected_duration.total_seconds()
@@ -77,7 +79,7 @@ class Job:
                 since=world.moment(self.asked_at),
                 priority=self.spec.priority,
                 places=places,
-                expected=self.spec.expected_duration,
+                expected=self.expected,
             )
         return self._pending
 
@@ -96,24 +98,27 @@ def jobs_of(records: Iterable[JobRecord], policy: PlacementPolicy, conditions: C
     epoch: datetime | None = None
     for record in records:
         epoch = epoch or record.submitted_at
-        if record.duration is None:
+        lasts = record.duration
+        if lasts is None:
             raise BadTrace("trace", None, f"job '{record.job}' does not tell how long it held its GPUs")
         department = usual if record.department not in policy.quotas else record.department or usual
         nodes = max(record.nodes, -(-record.gpus // GPUS_PER_NODE))
         reads = conditions.dataset_gib if record.dataset_gib is None else record.dataset_gib
         commits = conditions.checkpoint_gib if record.checkpoint_gib is None else record.checkpoint_gib
+        expected, gpus_per_node = record.duration_estimate, -(-record.gpus // nodes)
+        wait = None if policy.waiting is None else patience(gpus_per_node * nodes, expected, policy.waiting)
         shape = (
-            -(-record.gpus // nodes), nodes, record.priority or Priority.RESEARCH, department, record.duration_estimate,
-            reads, commits,
+            gpus_per_node, nodes, record.priority or Priority.RESEARCH, department,
+            expected if reads or wait else None, reads, commits,
         )  # fmt: skip
-        if shape not in specs:
-            specs[shape] = _spec(*shape, spot_ok=shape[2] in conditions.spot_ok)
+        spec = specs.get(shape)
+        if spec is None:
+            spec = specs[shape] = _spec(*shape, spot_ok=shape[2] in conditions.spot_ok)
         asked_at = (record.submitted_at - epoch).total_seconds()
-        job = Job(len(jobs), specs[shape], asked_at, record.duration.total_seconds())
+        job = Job(len(jobs), spec, asked_at, lasts.total_seconds(), expected)
         job.dataset_bytes = round(reads * GIBIBYTE)
-        if policy.waiting is not None:
-            until = hold_until(job.spec, record.submitted_at, policy.waiting)
-            job.hold_until = (until - epoch).total_seconds()
+        if wait is not None:
+            job.hold_until = (record.submitted_at + wait - epoch).total_seconds()
         jobs.append(job)
     return jobs
 

@@ -43,19 +43,21 @@ class Pool:
         self.sold_out = False
         self._made = 0
         self._use: PoolUse | None = None
+        self._verdicts: dict[tuple[int, int], int] = {}
 
     def order(self, at: float) -> Node:
         """A node that boots from now on."""
         node = Node(f"{self.declared.name}-{self._made}", at)
         self._made += 1
-        self._use = None
+        self._touched()
         self.booting += 1
         self.nodes[node.name] = node
         return node
 
     def ready(self, node: Node, at: float) -> None:
         node.ready_at = node.idle_since = at
-        node.free, node.seen, self._use = self.gpus_per_node, None, None
+        node.free, node.seen = self.gpus_per_node, None
+        self._touched()
         self.booting -= 1
         self.idle += 1
         self.by_free[node.free][node.name] = node
@@ -63,7 +65,8 @@ class Pool:
 
     def remove(self, name: str) -> Node:
         """The node is gone, and so are the runs on it."""
-        node, self._use = self.nodes.pop(name), None
+        node = self.nodes.pop(name)
+        self._touched()
         if node.ready_at is None:
             self.booting -= 1
         else:
@@ -80,6 +83,12 @@ class Pool:
 
     def verdict(self, gpus: int, pods: int) -> int:
         """0 where the pods fit now, 1 where they would on nodes that may be added, 2 where they do not."""
+        known = self._verdicts.get((gpus, pods))
+        if known is None:
+            known = self._verdicts[gpus, pods] = self._verdict(gpus, pods)
+        return known
+
+    def _verdict(self, gpus: int, pods: int) -> int:
         if self.room.fits(gpus, pods):
             return 0
         if gpus > self.gpus_per_node:
@@ -119,7 +128,13 @@ class Pool:
         del self.by_free[node.free][node.name]
         self.by_free[free][node.name] = node
         self.room.change(node.free, free)
-        node.free, node.seen, self._use = free, None, None
+        node.free, node.seen = free, None
+        self._touched()
+
+    def _touched(self) -> None:
+        """What was worked out of it holds no longer."""
+        self._use = None
+        self._verdicts.clear()
 
     @property
     def wanted(self) -> int:

@@ -22,9 +22,6 @@ class Waiting:
         self.jobs = self.gpus = 0
         self._lines: dict[tuple[object, bool], deque[Job]] = {}
 
-    def __bool__(self) -> bool:
-        return bool(self._lines)
-
     def add(self, job: Job, held: bool) -> None:
         """It waits, behind those whose turn is before its own."""
         self._count(job, 1)

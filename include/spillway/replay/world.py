@@ -12,6 +12,9 @@ from spillway.model import Billing, Cluster, ClusterState, PodUse, Priority, Sna
 from spillway.replay.pools import Pool
 from spillway.replay.spot import Zone
 
+ROUNDED = 0.001
+"""Seconds: moments are rounded to microseconds before they are compared."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conditions:

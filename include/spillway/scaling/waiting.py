@@ -26,12 +26,17 @@ def hold_until(job: JobSpec, since: datetime, rules: WaitRules, schedule: Schedu
     Args:
         since: when it was asked for.
     """
-    wait, expected = rules.everybody, job.expected_duration
-    if expected is not None and job.gpus >= rules.from_gpus and _gpu_hours(job, expected) >= rules.from_gpu_hours:
-        wait = max(wait, min(rules.longest, expected * float(rules.share)))
+    wait = patience(job.gpus, job.expected_duration, rules)
     if schedule is None:
         return since + wait
     return min(since + wait, schedule.deadline - schedule.work_left - 2 * schedule.restart)
+
+
+def patience(gpus: Decimal | int, expected: timedelta | None, rules: WaitRules) -> timedelta:
+    """How long a job without a deadline buys nothing that is thought to train so long on so many GPUs."""
+    if expected is None or gpus < rules.from_gpus or _gpu_hours(gpus, expected) < rules.from_gpu_hours:
+        return rules.everybody
+    return max(rules.everybody, min(rules.longest, expected * float(rules.share)))
 
 
 def beyond(
@@ -70,5 +75,5 @@ def _turn(job: PendingJob) -> tuple[int, datetime, str]:
     return job.priority.level, job.since, job.run
 
 
-def _gpu_hours(job: JobSpec, lasting: timedelta) -> Decimal:
-    return job.gpus * (lasting // timedelta(microseconds=1)) / _HOUR
+def _gpu_hours(gpus: Decimal | int, lasting: timedelta) -> Decimal:
+    return gpus * (lasting // timedelta(microseconds=1)) / _HOUR
