@@ -121,7 +121,7 @@ def test_what_is_refused_changes_nothing(cloud: AirflowSandbox) -> None:
     run = cloud.start("scale_manually", {"pool": PLACE, "action": "shrink", "nodes": 0})
     shown = answer(run, "Reject")
     assert shown["subject"] == f"shrink 0 at {PLACE}?"
-    assert f"{PLACE}: {FIRST} -> 0 nodes; {', '.join(sorted(before))} leave" in shown["body"]
+    assert f"{PLACE}: {FIRST} -> 0 nodes; leaving: {', '.join(sorted(before))}" in shown["body"]
     assert run.wait() == "success"
     states = run.states()
     assert {states[task] for task in ("order", "scale_now", "taken_up", "effect")} == {"skipped"}
@@ -140,7 +140,8 @@ def test_what_nobody_answers_changes_nothing_and_the_run_fails_and_says_so(cloud
     states = run.states()
     assert (states["approve"], run.tasks()["approve"]["try_number"]) == ("failed", 1)
     assert {states[task] for task in ("order", "scale_now", "taken_up", "effect")} == {"upstream_failed"}
-    assert "nobody answered in time, and nothing was ordered" in run.log("approve")
+    told = run.api.call("GET", f"{run.path}/taskInstances/approve/logs/1?full_content=true")["content"]
+    assert "nobody answered in time, and nothing was ordered" in str(told)
     assert (cloud.services.ledger.scaling_orders(), names(cloud)) == (orders, before)
 
 
