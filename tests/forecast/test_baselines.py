@@ -147,6 +147,17 @@ def test_no_rule_knows_what_comes_after_its_origin(rule: baselines.Rule) -> None
         assert np.array_equal(rule(then, np.array([origin]), steps)[0], found[at], equal_nan=True)
 
 
+@pytest.mark.parametrize(("month", "day"), [(3, 15), (10, 11)], ids=["an hour is left out", "an hour comes twice"])
+def test_where_clocks_are_changed_no_origin_knows_an_hour_that_is_yet_to_come(month: int, day: int) -> None:
+    """K35: where an hour was left out, the clock of the day before reads the same 23 hours ago."""
+    known = clocked(datetime(2026, month, day, tzinfo=BERLIN), 20, lambda at: float(at.day * 100 + at.hour))
+    history, steps = History.of(known, time_zone="Europe/Berlin"), np.arange(1, 50)
+    for origin in range(13 * 24, 16 * 24):
+        found = baselines.same_time_of_day(history, np.array([origin]), steps, days=1)
+        then = baselines.same_time_of_day(history.until(origin), np.array([origin]), steps, days=1)
+        assert np.array_equal(then, found, equal_nan=True), origin
+
+
 @pytest.mark.parametrize("zone", ["Australia/Adelaide", "America/St_Johns", "Pacific/Chatham", "Europe/Berlin"])
 @pytest.mark.parametrize("month", [3, 4, 10, 11])
 def test_clocks_that_are_part_of_an_hour_off_change_by_an_hour_too(zone: str, month: int) -> None:

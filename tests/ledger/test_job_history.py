@@ -115,7 +115,8 @@ def test_a_dry_run_counts_and_keeps_nothing(ledger: Ledger) -> None:
 
 def test_what_imported_jobs_wanted_is_told_by_the_hour_from_the_first_submission_to_the_last(ledger: Ledger) -> None:
     start = NOW.replace(minute=0, second=0, microsecond=0)
-    assert ledger.imported_demand(start, 2).gpus == (None, None)
+    later = start + 9 * HOUR
+    assert ledger.imported_demand(start, 2, later).gpus == (None, None)
     jobs = [
         JobRecord(job="a", submitted_at=start, gpus=4, started_at=start + HOUR, ended_at=start + 2.5 * HOUR),
         JobRecord(job="b", submitted_at=start + 1.5 * HOUR, gpus=8),
@@ -123,8 +124,18 @@ def test_what_imported_jobs_wanted_is_told_by_the_hour_from_the_first_submission
     ]
     ledger.import_jobs("slurm", jobs)
     told = DemandSeries(starts_at=start - HOUR, step=HOUR, gpus=(None, 4.0, 8.0, 10.0, 8.0, None, None))
-    assert ledger.imported_demand(start - HOUR, 7) == told
-    assert ledger.imported_demand(start, 0).gpus == ()
+    assert ledger.imported_demand(start - HOUR, 7, later) == told
+    assert ledger.imported_demand(start, 0, later).gpus == ()
+
+
+def test_an_imported_job_of_a_day_to_come_does_not_make_its_log_one_that_goes_on_until_then(ledger: Ledger) -> None:
+    start = NOW.replace(minute=0, second=0, microsecond=0)
+    log = [JobRecord(job=f"{hour}", submitted_at=start + hour * HOUR, gpus=4) for hour in range(3)]
+    ledger.import_jobs("slurm", log)
+    told = ledger.imported_demand(start, 6, start + 6 * HOUR), ledger.demanding_jobs(start, start + 6 * HOUR)
+    ledger.import_jobs("slurm", [JobRecord(job="mistake", submitted_at=start + 9000 * HOUR, gpus=4)])
+    assert (ledger.imported_demand(start, 6, start + 6 * HOUR), ledger.demanding_jobs(start, start + 6 * HOUR)) == told
+    assert told[0].gpus == (4.0, 8.0, None, None, None, None)
 
 
 def test_jobs_are_demand_as_long_as_samples_count_them(ledger: Ledger) -> None:

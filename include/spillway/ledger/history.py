@@ -104,31 +104,34 @@ class HistoryStore:
 
         A run for which nobody asks any more wants none since its last attempt, one of a backfill that takes what is
         left over wants them from its start on, and an imported job whose end its log does not tell ends with the log.
+        Imported jobs that are said to be submitted after ``now`` want none.
         """
         own = imported_jobs.c
+        told = own.submitted_at <= now
         late = select(attempts.c.run).where(attempts.c.settled_at.is_(None) | (attempts.c.settled_at > since))
         recent = (runs.c.created_at > since) | waiting.c.seen_at.is_not(None) | runs.c.run.in_(late)
-        lasting = select(imported_jobs).where(own.ended_at.is_(None) | (own.ended_at > since))
+        lasting = select(imported_jobs).where(told, own.ended_at.is_(None) | (own.ended_at > since))
         with self.database.reading() as connection:
             found = [_demand(rows, now) for rows in _own(connection, recent)]
-            last = connection.execute(select(func.max(own.submitted_at))).scalar()
+            last = connection.execute(select(func.max(own.submitted_at)).where(told)).scalar()
             imported = map(_record, connection.execute(lasting).mappings())
             found += [record if record.ended_at else replace(record, ended_at=last) for record in imported]
         records = (record for record in found if record is not None and (record.ended_at or now) > since)
         return tuple(sorted(records, key=lambda record: (record.submitted_at, record.job)))
 
-    def imported_demand(self, starts_at: datetime, hours: int) -> DemandSeries:
+    def imported_demand(self, starts_at: datetime, hours: int, now: datetime) -> DemandSeries:
         """GPUs that imported jobs wanted in each of so many hours, as ``demand`` tells those of our own clusters.
 
         An hour is a gap unless it lies between the first and the last submission that the logs tell: nobody knows what
-        they leave out.
+        they leave out. A submission after ``now`` is a mistake, and does not tell that a log goes on until then.
         """
         own = imported_jobs.c
         ends_at = starts_at + hours * HOUR
         with self.database.reading() as connection:
-            first, last = connection.execute(select(func.min(own.submitted_at), func.max(own.submitted_at))).one()
+            told_of = select(func.min(own.submitted_at), func.max(own.submitted_at)).where(own.submitted_at <= now)
+            first, last = connection.execute(told_of).one()
             wanted = select(own.submitted_at, own.ended_at, own.gpus).where(
-                own.submitted_at < ends_at, own.ended_at.is_(None) | (own.ended_at > starts_at)
+                own.submitted_at < ends_at, own.submitted_at <= now, own.ended_at.is_(None) | (own.ended_at > starts_at)
             )
             rows = connection.execute(wanted).all() if hours and first is not None else []
         begun = np.array([(at - starts_at).total_seconds() for at, _, _ in rows])

@@ -40,7 +40,7 @@ def foresee(ledger: Ledger, declared: Configuration, now: datetime) -> Foresight
     from spillway.forecast.base import LOOKS_BACK, History
     from spillway.scaling.foresight import LOOKED_AT, foreseen_by, lacking, learned
 
-    series = _known(ledger, ledger.demand(now - LOOKED_AT, now))
+    series = _known(ledger, ledger.demand(now - LOOKED_AT, now), now)
     jobs = ledger.demanding_jobs(series.starts_at - timedelta(seconds=LOOKS_BACK), now)
     history = History.of(series, jobs, time_zone=declared.policy.time_zone)
     forecast = foreseen_by(rule, history, learned(rule, history))
@@ -59,10 +59,10 @@ def _told(forecast: Forecast, rule: ForecastRule, now: datetime) -> str:
     )
 
 
-def _known(ledger: Ledger, series: DemandSeries) -> DemandSeries:
+def _known(ledger: Ledger, series: DemandSeries, now: datetime) -> DemandSeries:
     """From the first hour on that was measured, or told by an imported log: before that there was nothing to know."""
     unmeasured = sum(1 for _ in takewhile(lambda value: value is None, series.gpus))
-    before = ledger.imported_demand(series.starts_at, unmeasured)
+    before = ledger.imported_demand(series.starts_at, unmeasured, now)
     gpus = tuple(dropwhile(lambda value: value is None, before.gpus + series.gpus[unmeasured:]))
     starts_at = series.starts_at + (len(series.gpus) - len(gpus)) * series.step
     return DemandSeries(starts_at=starts_at, step=series.step, gpus=gpus)
