@@ -30,8 +30,8 @@ from spillway.replay.steps import Seconds
 from spillway.replay.trace import read_trace
 from spillway.replay.world import Conditions
 from spillway.sandbox.settings import INCLUDE
-from spillway.scaling.presets import PRESETS, S2
-from spillway.scaling.rules import QueueRule, ScalingRules
+from spillway.scaling.presets import DEFAULT, PRESETS, S2
+from spillway.scaling.rules import ForecastRule, QueueRule, ScalingRules
 from spillway.testing.builders import cloud_cluster, cloud_pool, node_pool, onprem_cluster
 
 DAY = 86400.0
@@ -81,6 +81,7 @@ RULES: Mapping[str, ScalingRules] = {
     "event": EVENT,
     **PRESETS,
     "s2-literal": replace(S2, idle_release=None),
+    "default-foreseen": replace(DEFAULT, forecast=ForecastRule(quantile=0.1)),
 }
 CLAIMED = ("s0", "s2", "s2-literal", "default", "thrifty")
 """What is held against the claims of the texts: their rules, and the presets of our own."""
