@@ -182,7 +182,7 @@ def test_a_run_that_waits_for_on_premises_by_choice_keeps_nobody_from_a_place_un
     dear = job_spec(gpus_per_node=8, expected_duration=timedelta(hours=1))
     wait(ledger, "dear", dear)
     wait(ledger, "cheap", at=1)
-    patient = replace(POLICY, waiting=WaitRules(from_gpu_hours=Decimal(8), share=Decimal("0.01")))
+    patient = replace(POLICY, waiting=WaitRules(from_gpus=8, from_gpu_hours=Decimal(8), share=Decimal("0.01")))
 
     def seen(at: int) -> list[str]:
         whole = ledger.complete(None, job_spec(), SNAPSHOT, patient, NOW + at * SECOND)

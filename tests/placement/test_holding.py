@@ -23,7 +23,7 @@ from spillway.testing.builders import (
 )
 
 HOUR = timedelta(hours=1)
-RULES = WaitRules(from_gpu_hours=Decimal(40), share=Decimal(1))
+RULES = WaitRules(from_gpus=8, from_gpu_hours=Decimal(40), share=Decimal(1))
 DEAR = job_spec(gpus_per_node=8, expected_duration=5 * HOUR)
 HOME = cluster_state(onprem_cluster(pools=(node_pool(max_nodes=1),)), nodes=())
 CLOUD = cluster_state(cloud_cluster())

@@ -115,13 +115,13 @@ def test_priority_comes_before_the_time_of_asking() -> None:
 
 
 def test_a_dear_job_waits_for_on_premises_and_a_cheap_one_is_bought_for_at_once() -> None:
-    rules = replace(EVENT, waiting=WaitRules(from_gpu_hours=Decimal(20), share=Decimal(1)))
+    rules = replace(EVENT, waiting=WaitRules(from_gpus=8, from_gpu_hours=Decimal(20), share=Decimal(1)))
     jobs = [record("a", 0 * HOUR, 8, HOUR), record("dear", 0 * HOUR, 8, 3 * HOUR), record("cheap", MINUTE, 8, HOUR)]
     assert stays(run(jobs, rules))[1:] == [(2, "cloud/h100", 7.0, 67.0), (1, "onprem/a100", 60.0, 240.0)]
 
 
 def test_a_job_that_has_waited_long_enough_is_bought_for() -> None:
-    rules = replace(EVENT, waiting=WaitRules(from_gpu_hours=Decimal(20), share=Decimal(1)))
+    rules = replace(EVENT, waiting=WaitRules(from_gpus=8, from_gpu_hours=Decimal(20), share=Decimal(1)))
     jobs = [record("a", 0 * HOUR, 8, 30 * HOUR), record("dear", 0 * HOUR, 8, 3 * HOUR)]
     assert stays(run(jobs, rules))[1] == (1, "cloud/h100", 186.0, 366.0)
 
@@ -145,7 +145,7 @@ def test_no_nodes_are_ordered_for_what_on_premises_has_room_for_sooner() -> None
 
 
 def test_a_job_that_holds_back_has_the_room_that_comes_soon_and_nodes_are_ordered_for_the_one_behind_it() -> None:
-    waits = WaitRules(from_gpu_hours=Decimal(20), share=Decimal(1))
+    waits = WaitRules(from_gpus=8, from_gpu_hours=Decimal(20), share=Decimal(1))
     rules = replace(EVENT, reactive=QueueRule(within=8 * MINUTE), waiting=waits)
     jobs = [
         record("a", 0 * HOUR, 8, HOUR), record("dear", 1 * MINUTE, 8, 3 * HOUR), record("b", 53 * MINUTE, 8, HOUR),

@@ -80,7 +80,7 @@ def test_a_node_that_nobody_needs_leaves_after_two_minutes(rules: ScalingRules, 
         pytest.param(DEFAULT, 7, 100 * HOUR, 0 * HOUR, id="default: a narrow job does not wait"),
         pytest.param(DEFAULT, 8, 100 * HOUR, 72 * HOUR, id="default: nobody waits longer than three days"),
         pytest.param(
-            THRIFTY, 8, 50 * HOUR, 150 * HOUR, id="thrifty: 400 GPU-hours wait three times as long as they take"
+            THRIFTY, 8, 50 * HOUR, 200 * HOUR, id="thrifty: 400 GPU-hours wait four times as long as they take"
         ),
         pytest.param(THRIFTY, 8, 50 * HOUR - SECOND, 0 * HOUR, id="thrifty: a little less does not wait"),
         pytest.param(THRIFTY, 8, 100 * HOUR, 240 * HOUR, id="thrifty: nobody waits longer than ten days"),

@@ -12,7 +12,9 @@ from spillway.scaling.waiting import beyond, hold_until
 from spillway.testing.builders import NOW, job_spec
 
 MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)
-RULES = WaitRules(everybody=2 * MINUTE, from_gpu_hours=Decimal(100), share=Decimal("0.5"), longest=24 * HOUR)
+RULES = WaitRules(
+    everybody=2 * MINUTE, from_gpus=8, from_gpu_hours=Decimal(100), share=Decimal("0.5"), longest=24 * HOUR
+)
 HOME = ("onprem", "a100")
 
 
@@ -23,6 +25,9 @@ HOME = ("onprem", "a100")
         pytest.param(8, 12 * HOUR, 2 * MINUTE, id="a little too cheap"),
         pytest.param(8, 12.5 * HOUR, 6.25 * HOUR, id="just dear enough"),
         pytest.param(8, 100 * HOUR, 24 * HOUR, id="no longer than the longest"),
+        pytest.param(7, 100 * HOUR, 2 * MINUTE, id="too narrow"),
+        pytest.param(16, 3.125 * HOUR, 1.5625 * HOUR, id="twice as wide, half as dear"),
+        pytest.param(16, 3 * HOUR, 2 * MINUTE, id="twice as wide, and too cheap even so"),
     ],
 )
 def test_a_job_waits_in_proportion_to_its_cost(gpus: int, expected: timedelta | None, wait: timedelta) -> None:

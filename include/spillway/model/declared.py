@@ -211,9 +211,9 @@ class CloudAccess:
 class WaitRules:
     """How long a job that wants room waits for on-premises before it buys any.
 
-    Every job waits for ``everybody``. One of ``from_gpus`` or more that is thought to take ``from_gpu_hours`` or more
-    waits in proportion to its cost: for ``share`` of the time that it is expected to train, and no longer than
-    ``longest``. The more GPUs a job has the more an hour of its wait saves.
+    Every job waits for ``everybody``. One of ``from_gpus`` that is thought to take ``from_gpu_hours`` or more waits in
+    proportion to its cost: for ``share`` of the time that it is expected to train, and no longer than ``longest``. The
+    more GPUs a job has the more an hour of its wait saves: one of twice as many waits from half the GPU-hours on.
     """
 
     everybody: timedelta = timedelta()

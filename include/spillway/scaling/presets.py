@@ -25,7 +25,7 @@ DEFAULT = ScalingRules(
 THRIFTY = replace(
     DEFAULT,
     preset="thrifty",
-    waiting=WaitRules(from_gpus=8, from_gpu_hours=Decimal(400), share=Decimal(3), longest=timedelta(hours=240)),
+    waiting=WaitRules(from_gpus=8, from_gpu_hours=Decimal(400), share=Decimal(4), longest=timedelta(hours=240)),
 )
 """The mean time to completion hardly grows: fewer jobs wait than by ``DEFAULT``, but longer."""
 

@@ -34,7 +34,11 @@ def hold_until(job: JobSpec, since: datetime, rules: WaitRules, schedule: Schedu
 
 def patience(gpus: Decimal | int, expected: timedelta | None, rules: WaitRules) -> timedelta:
     """How long a job without a deadline buys nothing that is thought to train so long on so many GPUs."""
-    if expected is None or gpus < rules.from_gpus or _gpu_hours(gpus, expected) < rules.from_gpu_hours:
+    if (
+        expected is None
+        or gpus < rules.from_gpus
+        or gpus * _gpu_hours(gpus, expected) < rules.from_gpus * rules.from_gpu_hours
+    ):
         return rules.everybody
     return max(rules.everybody, min(rules.longest, expected * float(rules.share)))
 
