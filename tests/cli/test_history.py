@@ -100,6 +100,13 @@ def test_a_file_that_cannot_be_written_is_one_message(
     assert capsys.readouterr().err == f"spillway: {file}: cannot be written: No such file or directory\n"
 
 
+def test_a_made_up_trace_that_has_no_place_is_told_before_it_is_made_up(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(("history", "make-up", "/nowhere/at/all.csv", "--days", "3650")) == 1
+    shown = capsys.readouterr()
+    assert (shown.out, shown.err.count("\n")) == ("", 1)
+    assert "/nowhere/at/all.csv cannot be written" in shown.err
+
+
 def test_a_made_up_trace_is_the_same_for_the_same_seed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     once, again = tmp_path / "a.csv.gz", tmp_path / "b.csv.gz"
     for file in (once, again):

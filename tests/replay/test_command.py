@@ -16,6 +16,7 @@ from spillway.replay.trace import read_trace
 
 ROOT = Path(__file__).resolve().parents[2]
 CLUSTERS = ROOT / "include" / "config" / "clusters.yaml"
+POLICY = ROOT / "include" / "config" / "policy.yaml"
 CORES = {
     "name": "cores", "gpus_per_node": 0, "max_nodes": 2, "cpu_cores_per_node": 8, "memory_gib_per_node": 32,
     "prices_per_core_hour": {"owned": 0.1}, "node_selector": {"pool": "cores"},
@@ -86,6 +87,22 @@ def test_quotas_of_a_policy_file_count_where_they_are_asked_for(
     assert "without quotas and rights to clouds: default\n" in said
 
 
+def test_policies_of_one_file_name_are_told_apart_and_how_far_each_is(
+    trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "other").mkdir()
+    files = [str(tmp_path / "mine.yaml"), str(tmp_path / "other" / "mine.yaml")]
+    for file in files:
+        Path(file).write_text((ROOT / "include" / "config" / "policy.yaml").read_text())
+    words = [str(trace), "--clusters", str(CLUSTERS), "--without-bound", "--policy", *files, "s0", "s0"]
+    assert main(words) == 0
+    said = capsys.readouterr().out.splitlines()
+    header = next(number for number, line in enumerate(said) if line.startswith("POLICY"))
+    assert [line.split()[0] for line in said[header + 1 : header + 4]] == [*files, "s0"]
+    for line in said[:header]:
+        assert line.startswith((*(f"replaying {name} (" for name in (*files, "s0")), "working out the bounds"))
+
+
 @pytest.mark.parametrize(
     ("change", "words", "told"),
     [
@@ -99,6 +116,13 @@ def test_quotas_of_a_policy_file_count_where_they_are_asked_for(
         pytest.param({"clusters": "cpu"}, [], "has no GPUs, so no job runs there", id="a cluster without capacity"),
         pytest.param({}, ["--measure", "1", "2"], "no job was submitted from day 1 to day 2", id="nothing to measure"),
         pytest.param({}, ["--json", "/nowhere/at/all.json"], "/nowhere/at/all.json cannot be written", id="no place"),
+        pytest.param({"trace": ""}, ["--html", "/nowhere/x.html"], "/nowhere/x.html cannot be", id="told before all"),
+        pytest.param(
+            {"policy": POLICY.read_text() + "scaling: {window: {pool: cloud/h10}}\n"},
+            ["--policy", "p.yaml"],
+            "policy p: scaling.window.pool: unknown pool 'cloud/h10'; known: cloud/h100. Did you mean 'cloud/h100'?",
+            id="nodes of no pool",
+        ),
     ],
 )
 def test_what_cannot_be_replayed_is_one_message(

@@ -61,6 +61,21 @@ class OutputLost(SpillwayError):
         self.reason = problem.strerror
 
 
+def check_place(file: Path) -> None:
+    """Find out whether the file can be written before work is done for it; it is as it was then.
+
+    Raises:
+        OutputLost: it cannot.
+    """
+    was_there = file.exists()
+    try:
+        file.open("ab").close()
+        if not was_there:
+            file.unlink()
+    except OSError as problem:
+        raise OutputLost(problem, str(file)) from problem
+
+
 def open_closed_streams() -> None:
     """Let standard streams that the process was started without lead nowhere.
 
@@ -169,6 +184,12 @@ class Console:
         except KeyboardInterrupt:
             self.cut_off = ": ".join(filter(None, (f" in {text}", so_far())))
             raise
+
+    @contextmanager
+    def counting(self, text: str) -> Iterator[Show]:
+        """Gives ``show`` for a work without lines of its own; on a pipe each state is told with what it is of."""
+        with self.following(text) as (_, show):
+            yield show if sys.stdout.isatty() else lambda state: show(f"{text}: {state}")
 
     @contextmanager
     def _shown(self, text: str) -> Iterator[tuple[Show, Show]]:

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from spillway.commands.console import Console
+from spillway.commands.console import Console, check_place
 from spillway.commands.installation import Installation
 from spillway.commands.parsing import Parser, command, days, dry_run, group, whole
 from spillway.errors.counts import counted
@@ -96,9 +96,11 @@ def _make_up(installation: Installation, console: Console, options: argparse.Nam
     from spillway.replay.writing import write_trace
 
     workload = {"itp": ITP_LIKE, "philly": PHILLY_LIKE}[options.like]
+    check_place(options.file)
     month_end = 1.5 if options.month_end else 1.0
-    jobs = made_up(workload, starts_at=options.first, days=options.days, seed=options.seed, month_end=month_end)
-    write_trace(options.file, jobs)
+    with console.working(f"making up {counted(options.days, 'day')} of jobs"):
+        jobs = made_up(workload, starts_at=options.first, days=options.days, seed=options.seed, month_end=month_end)
+        write_trace(options.file, jobs)
     console.say(f"wrote {len(jobs)} made-up jobs to {options.file}")
     return 0
 

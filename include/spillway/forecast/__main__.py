@@ -113,7 +113,7 @@ def _scored(console: Console, history: History, method: str, horizon: int, optio
     if options.json:
         return backtest(method, history, horizon=horizon, lasting=lasting, clock=time.perf_counter)
     text, shown = f"{method}, {history.ahead(horizon)}", time.monotonic()
-    with console.following(text) as (_, show):
+    with console.counting(text) as show:
 
         def after(done: int, of: int) -> None:
             nonlocal shown

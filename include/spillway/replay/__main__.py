@@ -8,11 +8,10 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 
-from spillway.commands.console import Console, OutputLost, open_closed_streams
+from spillway.commands.console import Console, OutputLost, check_place, open_closed_streams
 from spillway.commands.history import trace_options
 from spillway.commands.parsing import Parser, WordsRefused, whole
 from spillway.errors import SpillwayError
@@ -99,7 +98,7 @@ def _estimates(text: str) -> float | None:
 
 
 def _replay(console: Console, options: argparse.Namespace) -> int:
-    from spillway.replay.comparing import STANDARD, clusters_of, comparison, estimated, policy_of, replayable
+    from spillway.replay.comparing import STANDARD, clusters_of, comparison, estimated, policies_of, replayable
     from spillway.replay.conditions import conditions_of
     from spillway.replay.fields import Clock
     from spillway.replay.page import page
@@ -107,7 +106,9 @@ def _replay(console: Console, options: argparse.Namespace) -> int:
     from spillway.replay.trace import read_trace
 
     measured = None if options.measure is None else (options.measure[0] * DAY, options.measure[1] * DAY)
-    policies = [policy_of(word, quotas=options.quotas) for word in options.policy]
+    for file in filter(None, (options.json, options.html)):
+        check_place(file)
+    policies = policies_of(options.policy, quotas=options.quotas)
     clusters, conditions = clusters_of(options.clusters, options.local_gpus), STANDARD
     if options.conditions is not None:
         clusters, conditions = conditions_of(options.conditions, clusters)
@@ -130,11 +131,6 @@ def _replay(console: Console, options: argparse.Namespace) -> int:
             return 1
     jobs = whole if options.estimates is None else estimated(whole, options.estimates, options.seed)
 
-    @contextmanager
-    def following(text: str) -> Iterator[Callable[[str], None]]:
-        with console.following(text) as (_, show):
-            yield show
-
     found = comparison(
         options.trace.name,
         jobs,
@@ -145,7 +141,7 @@ def _replay(console: Console, options: argparse.Namespace) -> int:
         measured=measured,
         placement=not options.without_bound,
         notes=notes,
-        following=following,
+        following=console.counting,
     )
     console.table(HEADER, rows(found))
     for note in found.remarks():

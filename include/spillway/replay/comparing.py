@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
@@ -64,6 +65,30 @@ def policy_of(word: str, *, quotas: bool = False) -> Policy:
         rights = {department: replace(access, dags=()) for department, access in placement.cloud_access.items()}
         placement = replace(placement, cloud_access=rights)
     return Policy(name=file.stem, placement=placement, scaling=scaling)
+
+
+def policies_of(words: Iterable[str], *, quotas: bool = False) -> tuple[Policy, ...]:
+    """The policy of each word, once; files whose name another one has are called by their whole word.
+
+    Raises:
+        ConfigError, UnknownName: as ``policy_of``.
+    """
+    found = {word: policy_of(word, quotas=quotas) for word in words}
+    names = Counter(policy.name for policy in found.values())
+    return tuple(policy if names[policy.name] == 1 else replace(policy, name=word) for word, policy in found.items())
+
+
+def check_windows(policies: Iterable[Policy], clusters: Sequence[Cluster]) -> None:
+    """Find out whether there are the pools that windows of policies are about.
+
+    Raises:
+        ConfigError: there is none of that name in a cloud.
+    """
+    bought = [f"{one.name}/{pool.name}" for one in clusters if one.kind is SiteKind.CLOUD for pool in one.pools]
+    for policy in policies:
+        window = policy.scaling.window
+        if window is not None and window.place is not None and (named := "/".join(window.place)) not in bought:
+            raise ConfigError(f"policy {policy.name}", "scaling.window.pool", str(UnknownName("pool", named, bought)))
 
 
 def clusters_of(file: Path, local_gpus: int | None = None) -> tuple[Cluster, ...]:
@@ -139,10 +164,13 @@ def comparison(
     Args:
         jobs: by submission, at least one, each with a duration.
         placement: whether the bound is worked out that takes long.
+    Raises:
+        ConfigError: a policy is about a pool that there is not.
     """
+    check_windows(policies, clusters)
     results = []
-    for policy in policies:
-        with following(f"replaying {policy.name}") as show:
+    for number, policy in enumerate(policies, 1):
+        with following(f"replaying {policy.name} ({number} of {len(policies)})") as show:
             results.append(
                 replay(
                     trace,
