@@ -14,8 +14,12 @@ from spillway.__main__ import parser
 from spillway.config import load_job
 from spillway.config.clusters import ClustersFile
 from spillway.config.job import JobFile
+from spillway.config.load import NOT_SAID
+from spillway.config.scaling import ScalingEntry
 from spillway.model import CostEntry, Dataset, PlacementDecision, PlacementVerdict, Rejection, Tier
 from spillway.sandbox.__main__ import main as sandbox_main
+from spillway.scaling.presets import PRESETS
+from spillway.windows import Iteration
 
 ROOT = Path(__file__).resolve().parents[2]
 GUIDES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
@@ -82,6 +86,18 @@ def test_every_test_that_a_known_fault_is_held_by_exists() -> None:
 def test_every_key_of_a_job_file_is_described() -> None:
     told = (ROOT / "docs" / "jobs.md").read_text()
     assert {key for key in JobFile.model_fields if f"`{key}`" not in told} == set()
+
+
+def test_the_numbers_of_every_preset_are_in_the_guide() -> None:
+    told = (ROOT / "docs" / "elasticity.md").read_text()
+    columns, *rows = re.findall(r"^\| (preset|`\w+`|no block) \| (.+) \| (.+) \| (.+) \| (.+) \|$", told, re.MULTILINE)
+    keys = [key.strip("`") for key in columns[1:]]
+    having = {**PRESETS, "no block": NOT_SAID}
+    assert {row[0].strip("`") for row in rows} == set(having)
+    for name, *cells in rows:
+        said = {key: yaml.safe_load(cell.strip("`")) for key, cell in zip(keys, cells, strict=True)}
+        written, rules = ScalingEntry(preset="s0", **said).rules(Iteration()), having[name.strip("`")]
+        assert [getattr(written, key) for key in keys] == [getattr(rules, key) for key in keys], name
 
 
 def test_the_examples_in_the_guides_are_valid(tmp_path: Path) -> None:

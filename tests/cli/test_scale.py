@@ -5,14 +5,20 @@ from __future__ import annotations
 import getpass
 import json
 import socket
-from datetime import timedelta
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from spillway.commands.scale import rules_told
+from spillway.model import OffPeak
 from spillway.sandbox import drills
+from spillway.scaling.presets import PRESETS
+from spillway.scaling.rules import WindowRule
 from spillway.scaling.wishes import UNCHANGED
 from spillway.testing.command_line import Spillway
 from spillway.testing.sandbox_server import Installation
+from spillway.windows import Iteration
 
 ME = f"{getpass.getuser()}@{socket.gethostname()}"
 pytestmark = pytest.mark.usefixtures("slow_cloud")
@@ -28,7 +34,11 @@ def test_a_plan_shows_every_reason_and_changes_nothing(spillway: Spillway, insta
     answer = spillway("scale", "plan")
     assert (answer.code, answer.out.splitlines()) == (
         0,
-        ["cloud/gpu: 2 nodes, as wanted", f"  reactive wants 2: {UNCHANGED}"],
+        [
+            "cloud/gpu: 2 nodes, as wanted",
+            f"  reactive wants 2: {UNCHANGED}",
+            "rules: default; no job waits by choice or goes back",
+        ],
     )
     told = json.loads(spillway("scale", "plan", "--json").out)
     assert (told["foreseen"], told["problems"]) == (None, [])
@@ -68,6 +78,24 @@ def test_nodes_are_ordered_applied_and_found_again_among_orders_and_changes(
     withdrawn = spillway("scale", "withdraw", ordered["order"])
     assert withdrawn.out.startswith(f"order {ordered['order']}: 1 node more at cloud/gpu, withdrawn")
     assert "withdrawn" in spillway("scale", "orders").out
+
+
+def test_the_rules_in_force_are_told_with_what_the_clock_makes_of_them() -> None:
+    window = WindowRule(iteration=Iteration(), nodes=3, lead=timedelta(hours=24))
+    hours = OffPeak(begins=timedelta(hours=2), ends=timedelta(hours=6), time_zone="UTC")
+    rules = replace(PRESETS["s2"], window=window, release_hours=hours)
+    inside, outside = datetime(2026, 3, 25, 3, tzinfo=UTC), datetime(2026, 3, 10, 12, tzinfo=UTC)
+    assert [rules_told(PRESETS["s2"], inside), rules_told(rules, inside), rules_told(rules, outside)] == [
+        "rules: s2",
+        "rules: s2; in the window 2026-03; idle nodes leave between 02:00 and 06:00 (UTC)",
+        "rules: s2; no window now; not in the hours of release",
+    ]
+
+
+def test_a_pool_that_is_there_and_not_scaled_is_told_as_that(spillway: Spillway) -> None:
+    told = spillway("scale", "add", "onprem/gpu", "1").err
+    assert "it declares no scaled_by; declare it in clusters.yaml, or name one that does: cloud/gpu" in told
+    assert "unknown pool that can be scaled 'cloud/gpus'" in spillway("scale", "add", "cloud/gpus", "1").err
 
 
 def test_a_shrink_shows_its_plan_and_is_ordered_by_who_approves_it(

@@ -75,6 +75,8 @@ def test_a_run_that_fits_nowhere_else_pauses_with_its_checkpoint_and_its_node_le
     plan = plan_shrink(cloud, PLACE, 0)
     (departure,) = plan.departures
     assert (departure.run, departure.fate) == (training.run, Fate.PAUSES)
+    assert departure.way.why.startswith("no other place has room for it (")
+    assert "best" not in departure.way.why and "order it again" not in departure.way.why
     before = names(cloud)
     order, departures = order_approved(cloud, plan, lambda line: None, order="o", by="ann")
     assert ([*order.remove], departures) == (sorted(before), plan.departures)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from datetime import timedelta
+from dataclasses import replace
+from datetime import datetime, timedelta
 from typing import Any
 
 from spillway.codec import encode
@@ -13,6 +14,7 @@ from spillway.commands.parsing import Parser, at_least_one, command, dry_run, gr
 from spillway.errors.counts import counted
 from spillway.model import MOST_ORDER_HOURS, ManualOrder, OrderKind, ScalingChange
 from spillway.runs.services import Services
+from spillway.scaling.rules import QueueRule, ScalingRules
 
 ORDERS = ("ORDER", "WHAT", "POOL", "BY", "ORDERED (UTC)", "HOLDS UNTIL", "READY BY", "READY AT")
 CHANGES = ("AT (UTC)", "POOL", "NODES", "BY", "OUTCOME", "WHY")
@@ -67,9 +69,27 @@ def _plan(installation: Installation, console: Console, options: argparse.Namesp
             console.say(f"not known, so it keeps its size: {problem}")
         if found.foreseen:
             console.say(found.foreseen)
+        if found.seen.pools:
+            console.say(rules_told(found.look.rules, found.seen.taken_at))
         if not found.seen.pools and not found.problems:
             console.say("no pool is scaled: none declares scaled_by in clusters.yaml")
     return 1 if found.problems else 0
+
+
+def rules_told(rules: ScalingRules, now: datetime) -> str:
+    """Which rules are in force, and whether those that look at the clock ask for anything now."""
+    from spillway.scaling.timed import release_reason, window_at
+
+    parts = [f"rules: {rules.preset}"]
+    if rules.waiting is None and rules.returning is None and isinstance(rules.reactive, QueueRule):
+        parts.append("no job waits by choice or goes back")
+    if rules.window is not None:
+        window = window_at(rules.window, now)
+        parts.append("no window now" if window is None else f"in the window {window.name}")
+    if rules.release_hours is not None:
+        told = release_reason(replace(rules, window=None), now)
+        parts.append(told or "not in the hours of release")
+    return "; ".join(parts)
 
 
 def _apply(installation: Installation, console: Console, options: argparse.Namespace) -> int:

@@ -53,11 +53,14 @@ class TrainingFailed(SpillwayError):
 
 
 class MoveRefused(SpillwayError):
-    """A run that is not moved; it goes on where it is, or waits as it did. ``retry_helps`` where time may change it."""
+    """A run that is not moved; it goes on where it is, or waits as it did. ``retry_helps`` where time may change it.
 
-    def __init__(self, run: str, problem: str, *, retry_helps: bool = False) -> None:
+    ``places`` are those that were looked at, and what speaks against each.
+    """
+
+    def __init__(self, run: str, problem: str, *, places: str = "", retry_helps: bool = False) -> None:
         super().__init__(f"run '{run}' is not moved: {problem}")
-        self.run, self.problem, self.retry_helps = run, problem, retry_helps
+        self.run, self.problem, self.places, self.retry_helps = run, problem, places, retry_helps
 
 
 class NoProgress(SpillwayError):

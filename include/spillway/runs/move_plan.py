@@ -155,7 +155,7 @@ def refused(run: str, wanted: Destination, decision: PlacementDecision) -> MoveR
     when = "has no room for it now" if waits else "can never hold it"
     if here is not None and dataclasses.replace(wanted, leaving=None).allows(here):
         when += f" but where it is, at {name(here)}"
-    return MoveRefused(run, f"{wanted} {when} ({found}); {follows}", retry_helps=waits)
+    return MoveRefused(run, f"{wanted} {when} ({found}); {follows}", places=found, retry_helps=waits)
 
 
 def _training(services: Services, run: str) -> Attempt:

@@ -41,11 +41,15 @@ def pool_named(services: Services, place: str) -> PoolUse:
     Args:
         place: ``CLUSTER/POOL``.
     Raises:
-        UnknownName: no such pool is declared to be scaled.
+        UnknownName, PoolRefused: there is no such pool, or it is not declared to be scaled.
         SpillwayError: it cannot be read.
     """
     known = {"/".join(key): key for key in scalable_pools(services)}
     if place not in known:
+        declared = {f"{one.name}/{pool.name}" for one in services.configuration.clusters.values() for pool in one.pools}
+        if place in declared:
+            fix = f"declare it in clusters.yaml, or name one that does: {', '.join(known) or 'there is none'}"
+            raise PoolRefused(place, "more or fewer nodes", "it declares no scaled_by", fix=fix)
         raise UnknownName("pool that can be scaled", place, known)
     cluster, pool = known[place]
     scaler = services.scaler(cluster)
@@ -227,7 +231,7 @@ def _way(services: Services, attempt: Attempt) -> Way:
     try:
         plan = move_plan(services, attempt.run, BEST)
     except MoveRefused as refused:
-        return _queue(services, attempt, refused.problem)
+        return _queue(services, attempt, f"no other place has room for it ({refused.places or refused.problem})")
     if (plan.target.cluster, plan.target.pool) == (attempt.candidate.cluster, attempt.candidate.pool):
         return _queue(services, attempt, "no other pool has room for it now")
     lost, paused = plan.estimate.pause["lost_steps"], plan.estimate.known_pause

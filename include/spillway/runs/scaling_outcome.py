@@ -72,6 +72,8 @@ def _fate(services: Services, departure: Departure) -> tuple[bool, str]:
         last = attempts[-1]
         goes_on = "waits for a place" if last.outcome is not None else f"goes on at {name(last.candidate)}"
         seen, fate = ("has ended" if last.outcome is Outcome.SUCCEEDED else goes_on), Fate.PAUSES
+    elif attempts[-1].outcome is Outcome.SUCCEEDED:
+        return False, f"{run}: planned: {planned}; now: succeeded by itself"
     else:
         return False, f"{run}: planned: {planned}; now: neither, its last attempt is {attempts[-1].state}"
     return fate is planned, f"{run}: planned: {planned}; now: {fate}, {seen}"
