@@ -5,6 +5,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
+from sqlalchemy import event
 
 from spillway.errors import ConfigError, Missing, ScalerBusy, TurnLost
 from spillway.ledger import Ledger
@@ -15,6 +16,7 @@ from spillway.model import (
     ManualOrder,
     Notice,
     OrderKind,
+    Outcome,
     PendingJob,
     PlacementDecision,
     PoolTarget,
@@ -256,6 +258,23 @@ def test_what_is_promised_is_to_come_until_its_pod_has_a_node_and_a_gang_until_a
         ledger.amend(attempt, node="n1")
     assert ledger.promised_jobs() == {}
     assert [(label, job.nodes) for label, job in ledger.promised_jobs({"gang-1"}).items()] == [("gang-1", 3)]
+
+
+def test_what_is_promised_is_told_though_one_of_the_runs_ends_meanwhile(ledger: Ledger) -> None:
+    ending, _ = reserve(ledger, "ending", job_spec())
+    reserve(ledger, "staying", job_spec())
+    assert ending is not None
+    meanwhile = [lambda: ledger.settle(ending, Outcome.SUCCEEDED, "done", LATER)]
+
+    @event.listens_for(ledger.database.engine, "after_cursor_execute")
+    def end_it(*asked: object) -> None:
+        if "FROM attempts" in str(asked[2]) and meanwhile:
+            meanwhile.pop()()
+
+    told = ledger.promised_jobs()
+    assert not meanwhile and ledger.open_attempt("ending") is None
+    assert {"staying-1"} <= set(told) <= {"staying-1", "ending-1"}
+    assert set(ledger.promised_jobs()) == {"staying-1"}
 
 
 def test_an_alert_is_told_once_to_each_target_beside_the_other_notices(ledger: Ledger) -> None:

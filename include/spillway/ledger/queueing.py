@@ -12,7 +12,7 @@ from sqlalchemy import Connection, Select, and_, delete, insert, or_, select
 from spillway.backfills import orders_nodes
 from spillway.ledger.connection import Database
 from spillway.ledger.rows import OPEN, fetch_attempts, fetch_open, fetch_wait, first_schedule, select_attempts
-from spillway.ledger.schema import attempts, runs, waiting
+from spillway.ledger.schema import runs, waiting
 from spillway.model import JobSpec, PendingJob, QueuedRun, WaitRules
 from spillway.scaling.waiting import hold_until
 
@@ -68,7 +68,8 @@ class QueueStore:
         with self.database.reading() as connection:
             opened = fetch_attempts(connection, select_attempts().where(OPEN))
             found = [attempt for attempt in opened if attempt.node is None or attempt.label in lacking]
-            asked_by = select(runs.c.run, runs.c.origin).join(attempts, attempts.c.run == runs.c.run).where(OPEN)
+            # by their names: one of them may be over since the first question
+            asked_by = select(runs.c.run, runs.c.origin).where(runs.c.run.in_({attempt.run for attempt in found}))
             origins = {row.run: row.origin for row in connection.execute(asked_by)}
         return {
             attempt.label: PendingJob(
