@@ -42,6 +42,13 @@ def test_what_is_promised_a_place_is_still_to_come_until_its_pod_has_a_node(
     assert seen(services).queue == ()
 
 
+def test_what_is_promised_on_premises_has_its_room_there_and_wants_nothing_of_the_cloud(
+    services: Services, open_run: Carry, make_job: MakeJob
+) -> None:
+    placed = open_run(make_job(gpus_per_node=2, tier=Tier.CORE)).place()
+    assert (placed.candidate.cluster, seen(services).queue) == ("onprem", ())
+
+
 def test_of_a_gang_that_has_half_of_its_nodes_the_missing_pods_are_still_to_come_once(
     services: Services, open_run: Carry, make_job: MakeJob
 ) -> None:

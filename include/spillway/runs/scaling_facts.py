@@ -91,7 +91,7 @@ def scaling_snapshot(
         unknown=unknown,
         local=_points(services, SiteKind.ONPREM, now),
         cloud=_points(services, SiteKind.CLOUD, now),
-        queue=(*ledger.pending_jobs(now), *_coming(ledger.promised_jobs(pods.lacking), pods)),
+        queue=(*ledger.pending_jobs(now), *_coming(services, pods)),
         orders=ledger.scaling_orders(now),
         last_out=_last(change for change in done if change.target.nodes > change.before),
         last_in=_last(change for change in done if change.target.nodes < change.before),
@@ -128,10 +128,14 @@ def _look(
     return tuple(pools), unknown, Pods.of(states.values())
 
 
-def _coming(promised: Mapping[str, PendingJob], pods: Pods) -> Iterator[PendingJob]:
-    """What is promised as far as its pods are still to come: those that have a node are seen there."""
+def _coming(services: Services, pods: Pods) -> Iterator[PendingJob]:
+    """What is promised at pools that scale, as far as its pods are still to come: those with a node are seen there.
+
+    What is promised elsewhere, such as on-premises, has its room there and wants nothing of them.
+    """
+    scaled, promised = set(scalable_pools(services)), services.ledger.promised_jobs(pods.lacking)
     for label, job in sorted(promised.items()):
-        if nodes := pods.missing(label, job.nodes):
+        if not scaled.isdisjoint(job.places) and (nodes := pods.missing(label, job.nodes)):
             yield replace(job, nodes=nodes)
 
 
