@@ -137,6 +137,22 @@ def test_a_run_goes_back_when_on_premises_has_room_and_loses_what_a_move_takes()
     ]
 
 
+def test_a_run_goes_back_to_a_site_where_that_saves_money_and_not_to_a_dearer_one_beside_it() -> None:
+    rules = replace(EVENT, returning=ReturnRules(after=HOUR))
+    dear = node_pool(max_nodes=1, prices_per_gpu_hour={Billing.OWNED: Decimal(9)})
+    first, cloud = clusters(1)
+    sites = (first, onprem_cluster(name="annex", pools=(dear,)), cloud)
+    jobs = [record(name, 0 * HOUR, 8, lasts * HOUR) for name, lasts in (("a", 5), ("b", 2), ("c", 10))]
+    policy = Policy(name=rules.preset, placement=PLACEMENT, scaling=rules)
+    # From 120 minutes on the annex has room, from 300 on the first site.
+    assert stays(replay("made up", jobs, sites, policy, conditions=EXACT)) == [
+        (0, "onprem/a100", 0.0, 300.0),
+        (1, "annex/a100", 0.0, 120.0),
+        (2, "cloud/h100", 6.5, 300.0),
+        (2, "onprem/a100", 300.0, 616.5),
+    ]
+
+
 def test_no_nodes_are_ordered_for_what_on_premises_has_room_for_sooner() -> None:
     rules = replace(EVENT, reactive=QueueRule(within=8 * MINUTE))
     jobs = [record("a", 0 * HOUR, 8, HOUR), record("b", 53 * MINUTE, 8, HOUR)]

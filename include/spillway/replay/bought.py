@@ -22,7 +22,7 @@ class Bought:
     def __init__(self, world: World, rules: ReturnRules | None, transfers: Transfers) -> None:
         self.world, self.rules, self.transfers = world, rules, transfers
         self.steady_until = inf
-        self._stays_until: dict[int, float] = {}
+        self._stays_until: dict[tuple[int, int], float] = {}
         self._jobs: dict[int, Job] = {}
 
     @property
@@ -35,7 +35,8 @@ class Bought:
     def left(self, job: Job) -> None:
         """It is there no longer, if it was."""
         self._jobs.pop(job.index, None)
-        self._stays_until.pop(job.index, None)
+        for home in self.world.local:
+            self._stays_until.pop((home.place, job.index), None)
 
     def returning(self, home: Pool, at: float) -> Iterator[Job]:
         """Those that go to ``home`` now, in the order in which they get its room."""
@@ -45,10 +46,10 @@ class Bought:
         able = list(self._able(home, at - self.rules.after.total_seconds(), at))
         if not able:
             return
-        runs = [self._run(job, at) for job in able]
+        runs = [self._run(job, home, at) for job in able]
         found = plan_returns(runs, home.room, self.rules, self.world.moment(at))
         if not found:
-            self._stay(able, at)
+            self._stay(able, home, at)
         for back in found:
             yield self._jobs[int(back.run)]
 
@@ -63,24 +64,24 @@ class Bought:
             if shape not in fitting:
                 fitting[shape] = home.room.fits(*shape)
             if fitting[shape]:
-                stays_until = self._stays_until.get(job.index, at)
+                stays_until = self._stays_until.get((home.place, job.index), at)
                 if stays_until > at:
                     self.steady_until = min(self.steady_until, stays_until)
                 else:
                     yield job
 
-    def _stay(self, jobs: Iterable[Job], at: float) -> None:
-        """None of them was worth a move, nor will be: ever less is left of them, until it is more than was said."""
+    def _stay(self, jobs: Iterable[Job], home: Pool, at: float) -> None:
+        """None was worth a move there, nor will be: ever less is left of them, until it is more than was said."""
         for job in jobs:
             expected = job.expected
             if expected is None or self.transfers.loses:
                 self.steady_until = at
             else:
                 overdue_at = job.ends_at - job.works + expected.total_seconds() - ROUNDED
-                self._stays_until[job.index] = overdue_at
+                self._stays_until[home.place, job.index] = overdue_at
                 self.steady_until = min(self.steady_until, max(at, overdue_at))
 
-    def _run(self, job: Job, at: float) -> BoughtRun:
+    def _run(self, job: Job, home: Pool, at: float) -> BoughtRun:
         assert job.pool is not None
         taken = len(job.nodes) * job.pool.gpus_per_node - sum(node.free for node in job.nodes)
         return BoughtRun(
@@ -91,5 +92,5 @@ class Bought:
             trained=timedelta(seconds=job.works - max(0.0, job.ends_at - at)),
             expected=job.expected,
             neighbours=taken - job.gpus,
-            facts=self.transfers.move(job, self.world.local[0], at),
+            facts=self.transfers.move(job, home, at),
         )
