@@ -165,10 +165,10 @@ def _carry_out(
 def _as_taken(target: PoolTarget, stayed: Collection[str]) -> PoolTarget:
     """The target as its provider has taken it: a node to which a pod was bound meanwhile stays, and is used again."""
     back = [name for name in target.remove if name in stayed]
-    counted = sum(name not in target.replaces for name in back)
+    wanted = [name for name in back if name not in target.replaces]
     return dataclasses.replace(
         target,
-        nodes=target.nodes + counted,
+        nodes=target.nodes + len(wanted),
         remove=tuple(name for name in target.remove if name not in back),
         replaces=tuple(name for name in target.replaces if name not in back),
         clamps=(*target.clamps, *(f"{name} stays for a pod that came meanwhile" for name in back)),
