@@ -57,7 +57,7 @@ def candidate(installed: Installed) -> Path:
     file = installed.settings.config / "shadow.yaml"
     written = yaml.safe_load((installed.settings.config / "policy.yaml").read_text())
     written["placement"]["cloud_access"].pop("research")
-    written["scaling"] = {"preset": "default"}
+    written["scaling"] = {"preset": "default", "idle_release": "5m"}
     file.write_text(yaml.safe_dump(written))
     return file
 
