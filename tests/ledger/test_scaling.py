@@ -133,6 +133,14 @@ def test_a_change_that_is_refused_again_and_again_is_one_line(ledger: Ledger) ->
     assert (done.tries, done.problem, done.asked_at) == (4, None, LATER)
 
 
+def test_a_change_that_names_its_nodes_in_another_order_is_the_same(ledger: Ledger) -> None:
+    begin(ledger, a_target(nodes=0, remove=("one", "two")))
+    begin(ledger, a_target(nodes=0, remove=("two", "one")))
+    begin(ledger, a_target(nodes=0, remove=("two", "three")))
+    found = [(change.tries, change.target.remove) for change in ledger.scaling_changes()]
+    assert found == [(2, ("two", "one")), (1, ("two", "three"))]
+
+
 def test_a_change_after_one_that_was_carried_out_is_another_line(ledger: Ledger) -> None:
     ledger.change_is_asked(begin(ledger, a_target()), NOW)
     begin(ledger, a_target())

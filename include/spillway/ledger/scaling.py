@@ -221,7 +221,9 @@ def _changes(connection: Connection, found: Select[Any]) -> Iterator[ScalingChan
 
 
 def _same(one: PoolTarget, other: PoolTarget) -> bool:
-    return (one.nodes, one.remove, one.replaces) == (other.nodes, other.remove, other.replaces)
+    """Whatever the order in which nodes are named: one that is cordoned already is named before the others."""
+    both = [(target.nodes, {*target.remove}, {*target.replaces}) for target in (one, other)]
+    return both[0] == both[1]
 
 
 def _write(connection: Connection, change: ScalingChange, **columns: Any) -> ScalingChange:
