@@ -399,6 +399,13 @@ MISTAKES = {
         "scaling.preset",
         "unknown preset 'thirfty'; known: default, s0, s2, thrifty. Did you mean 'thrifty'?",
     ),
+    "a preset that is no word": (
+        "policy.yaml",
+        ("scaling",),
+        {"preset": ["s0"]},
+        "scaling.preset",
+        "unknown preset '['s0']'; known: default, s0, s2, thrifty",
+    ),
     "numbers of another preset": (
         "policy.yaml",
         ("scaling",),

@@ -109,7 +109,7 @@ class WindowEntry(Entry):
 
 
 def _preset(written: Any) -> str:
-    if written not in PRESETS:
+    if not isinstance(written, str) or written not in PRESETS:
         raise notation.refused(str(UnknownName("preset", str(written), PRESETS)))
     return str(written)
 
