@@ -88,6 +88,10 @@ def vector(**changes: Any) -> bytes:
     [
         pytest.param(Answer(body=b"<html>"), Unreachable, "not with all of it: b'<html>'", id="not JSON"),
         pytest.param(Answer(body=b"[]"), Unreachable, "its answer cannot be used", id="another shape"),
+        pytest.param(Answer(body=b"[" * 100_000), Unreachable, "not with all of it: b'[[[", id="nested without end"),
+        pytest.param(
+            Answer(body=vector().replace(b'"50"', b"1" * 400)), Unreachable, "its answer cannot be used", id="too large"
+        ),
         pytest.param(Answer(body=vector(data={"result": []})), Unreachable, "resultType", id="a part is missing"),
         pytest.param(
             Answer(body=vector(status="error", errorType="timeout", error="query timed out")),

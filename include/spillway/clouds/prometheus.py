@@ -77,7 +77,7 @@ class Prometheus:
             if answer.get("warnings"):
                 raise ValueError(f"it is not whole: {'; '.join(map(str, answer['warnings']))}")
             found = [(dict(series["metric"]), float(series["value"][1])) for series in answer["data"]["result"]]
-        except (KeyError, IndexError, TypeError, ValueError, AttributeError) as problem:
+        except (KeyError, IndexError, TypeError, ValueError, OverflowError, AttributeError) as problem:
             raise Unreachable(self.endpoint, f"its answer cannot be used: {str(problem)[:200]}") from problem
         yield from found
 
@@ -100,7 +100,7 @@ class Prometheus:
             raise Unreachable(self.endpoint, problem_seen)
         try:
             return json.loads(body)
-        except ValueError as problem:
+        except (ValueError, RecursionError) as problem:
             seen = f"it did not answer with JSON, or not with all of it: {body[:80]!r}"
             raise Unreachable(self.endpoint, seen) from problem
 
