@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import re
+import tracemalloc
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from zoneinfo import ZoneInfo
@@ -337,6 +338,26 @@ def test_what_cannot_be_read_is_told_without_a_traceback(tmp_path: Path) -> None
     latin.write_bytes(PLAIN.encode() + "caf\xe9,0,1,60\n".encode("latin-1"))
     with pytest.raises(BadTrace, match="is no UTF-8 text"):
         read_trace(latin)
+
+
+@pytest.mark.parametrize(
+    ("begins", "problem"),
+    [
+        (PLAIN + "a,0,1,60\n", "has a row of 16,777,216 characters or more, which is none of a job"),
+        ('[{"jobid": "', "line 1: is no JSON: Unterminated string"),
+    ],
+)
+def test_a_few_kilobytes_that_unpack_to_an_endless_row_are_refused_before_they_fill_the_memory(
+    tmp_path: Path, begins: str, problem: str
+) -> None:
+    file = tmp_path / "bomb.gz"
+    file.write_bytes(gzip.compress(begins.encode()) + gzip.compress(b"a" * (8 << 20)) * 100)
+    tracemalloc.start()
+    with pytest.raises(BadTrace, match=re.escape(problem)):
+        read_trace(file)
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most < 200 << 20
 
 
 CELLS = st.sampled_from([

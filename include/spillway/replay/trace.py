@@ -26,6 +26,8 @@ SAME_ROW = "the same row once more"
 FAULTY = "at fault"
 _CLOCK = Clock()
 _CHUNK = 1 << 20
+LONGEST_ROW = 16 << 20
+"""Characters; whoever packs gigabytes into one row of a few kilobytes is refused before they are in memory."""
 _BETWEEN = re.compile(r"[\s,\[\]]*")
 _MEND = "mend it, or leave such rows out with --leave-out-bad-rows"
 
@@ -125,7 +127,7 @@ def _rows(stream: TextIO, file: str, format: str | None, clock: Clock) -> tuple[
         raise BadTrace(file, None, "is no text", fix="unpack an archive first")
     if format == PHILLY or (format is None and start.lstrip()[0] in "[{"):
         return PHILLY, _philly(stream, start, file, clock)
-    lines = _csv_lines(chain(_whole_lines(stream, start), stream), file)
+    lines = _csv_lines(chain(_whole_lines(stream, start, file), _lines(stream, file)), file)
     line, header = next(lines)
     header = [name.strip() for name in header]
     name = format or _format_of(header, file)
@@ -140,9 +142,16 @@ def _rows(stream: TextIO, file: str, format: str | None, clock: Clock) -> tuple[
     return name, _table(lines, table, header, clock)
 
 
-def _whole_lines(stream: TextIO, start: str) -> list[str]:
+def _whole_lines(stream: TextIO, start: str, file: str) -> list[str]:
     lines = io.StringIO(start, newline="").readlines()
-    return [*lines[:-1], lines[-1] + stream.readline()]
+    return [*lines[:-1], lines[-1] + next(_lines(stream, file), "")]
+
+
+def _lines(stream: TextIO, file: str) -> Iterator[str]:
+    while line := stream.readline(LONGEST_ROW):
+        if len(line) == LONGEST_ROW:
+            raise BadTrace(file, None, f"has a row of {LONGEST_ROW:,} characters or more, which is none of a job")
+        yield line
 
 
 def _csv_lines(lines: Iterator[str], file: str) -> Iterator[tuple[int, list[str]]]:
@@ -193,7 +202,7 @@ def _philly(stream: TextIO, start: str, file: str, clock: Clock) -> Iterator[_Re
         try:
             entry, end = decoder.raw_decode(buffer, at)
         except json.JSONDecodeError as problem:
-            more = stream.read(max(_CHUNK, len(buffer) - at))
+            more = stream.read(max(_CHUNK, len(buffer) - at)) if len(buffer) - at < LONGEST_ROW else ""
             if more:
                 buffer, at = buffer[at:] + more, 0
                 continue
