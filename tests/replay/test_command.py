@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from spillway.replay.__main__ import main
-from spillway.replay.comparing import LONGEST_SAID, estimated
+from spillway.replay.comparing import LONGEST_SAID, clusters_of, estimated
 from spillway.replay.trace import read_trace
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -162,6 +162,16 @@ def test_words_that_make_no_sense_exit_2(words: list[str], told: str, capsys: py
         main(["none.csv", "--clusters", "none.yaml", *words])
     assert ended.value.code == 2
     assert told in capsys.readouterr().err
+
+
+def test_another_size_of_the_first_pool_leaves_the_others_of_its_cluster_as_they_are(tmp_path: Path) -> None:
+    written = yaml.safe_load(CLUSTERS.read_text())
+    (first,) = written["clusters"][0]["pools"]
+    written["clusters"][0]["pools"] = [CORES, first, first | {"name": "second", "node_selector": {"second": "true"}}]
+    file = tmp_path / "clusters.yaml"
+    file.write_text(yaml.safe_dump(written))
+    before, after = clusters_of(file)[0].pools, clusters_of(file, 8)[0].pools
+    assert after == (before[0], replace(before[1], max_nodes=1), before[2])
 
 
 @pytest.mark.parametrize("days", [("0", "inf"), ("nan", "2"), ("2", "1"), ("-1", "1"), ("0", "1e9")])

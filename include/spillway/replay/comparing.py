@@ -92,7 +92,7 @@ def check_windows(policies: Iterable[Policy], clusters: Sequence[Cluster]) -> No
 
 
 def clusters_of(file: Path, local_gpus: int | None = None) -> tuple[Cluster, ...]:
-    """The clusters of a file, with so many GPUs in the first pool on-premises where that is said.
+    """The clusters of a file, with so many GPUs in the first pool on-premises where that is said; other pools stay.
 
     Raises:
         ConfigError: the file is wrong, a cluster has no GPUs, or so many do not come in whole nodes.
@@ -118,7 +118,8 @@ def clusters_of(file: Path, local_gpus: int | None = None) -> tuple[Cluster, ...
         said = f"nodes of pool '{first.name}' have {each}, and {local_gpus} are no whole nodes"
         raise ConfigError(str(file), f"clusters[{at}].pools", said)
     sized = replace(first, max_nodes=local_gpus // first.gpus_per_node)
-    return (*clusters[:at], replace(home, pools=(sized,)), *clusters[at + 1 :])
+    pools = tuple(sized if pool is first else pool for pool in home.pools)
+    return (*clusters[:at], replace(home, pools=pools), *clusters[at + 1 :])
 
 
 def estimated(jobs: Iterable[JobRecord], sigma: float, seed: int) -> tuple[JobRecord, ...]:
