@@ -112,6 +112,7 @@ def test_policies_of_one_file_name_are_told_apart_and_how_far_each_is(
         pytest.param({"policy": "version: 9\n"}, ["--policy", "p.yaml"], "version 9", id="policy of another version"),
         pytest.param({"trace": "job_id,submit_s\n1,2\n"}, [], "columns", id="a trace without the columns"),
         pytest.param({"trace": TRACE + "31,5,8,nan,a\n"}, [], "line 32", id="a row at fault"),
+        pytest.param({"trace": TRACE + "31,250000000000,8,60,a\n"}, [], "days apart", id="a moment that is none"),
         pytest.param({}, ["--local-gpus", "12"], "12 are no whole nodes", id="no whole nodes"),
         pytest.param({"clusters": "cpu"}, [], "has no GPUs, so no job runs there", id="a cluster without capacity"),
         pytest.param({}, ["--measure", "1", "2"], "no job was submitted from day 1 to day 2", id="nothing to measure"),

@@ -9,6 +9,7 @@ import argparse
 import json
 import sys
 from collections.abc import Sequence
+from datetime import timedelta
 from pathlib import Path
 
 from spillway.commands.console import Console, OutputLost, check_place, open_closed_streams
@@ -122,6 +123,11 @@ def _replay(console: Console, options: argparse.Namespace) -> int:
     ]
     if not whole:
         console.complain(f"{options.trace} has no job that tells how long it held its GPUs; nothing to replay")
+        return 1
+    lasts = max(job.submitted_at + (job.duration or timedelta(0)) for job in whole) - whole[0].submitted_at
+    if lasts.days > MOST_DAYS:
+        said = f"its jobs lie {lasts.days:,} days apart, the most are {MOST_DAYS:,}; mend the moments that are none"
+        console.complain(f"{options.trace}: {said}")
         return 1
     if measured is not None:
         submitted = ((job.submitted_at - whole[0].submitted_at).total_seconds() for job in whole)
