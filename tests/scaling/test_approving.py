@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -48,6 +49,24 @@ def test_a_run_that_was_to_move_and_could_only_pause_by_now_is_left_alone_with_i
     kept, differences = still_approved(plan(use, 0, *runs, ways={"r-b": MOVES}), plan(use, 0, *runs))
     assert (kept.leaving, [one.run for one in kept.departures], kept.stays) == (("a",), ["r-a"], ("r-b",))
     assert differences == ("r-b is on b and pauses by now, which was not approved: it is left alone",)
+
+
+def test_a_run_that_would_move_to_another_place_than_approved_is_left_alone_with_its_node() -> None:
+    elsewhere = replace(MOVES, target=Candidate(cluster="cloud", pool="spot", billing=Billing.SPOT))
+    use, run = pool_use(busy_node("a")), placed("r-a", "a")
+    kept, differences = still_approved(
+        plan(use, 0, run, ways={"r-a": MOVES}), plan(use, 0, run, ways={"r-a": elsewhere})
+    )
+    assert (kept.leaving, kept.departures, kept.stays) == ((), (), ("r-a",))
+    assert differences == ("r-a is on a and moves by now, which was not approved: it is left alone",)
+
+
+def test_a_node_with_pods_of_others_is_waited_for_only_where_it_was_approved_to_leave() -> None:
+    use = pool_use(busy_node("a"), busy_node("b"))
+    approved, fresh = plan(use, 0, placed("r-a", "a")), plan(use, 0)
+    assert (approved.held, fresh.held) == (("b",), ("a", "b"))
+    assert still_approved(approved, fresh)[0].held == ("a", "b")
+    assert still_approved(replace(approved, leaving=("b",)), fresh)[0].held == ("b",)
 
 
 def test_where_less_has_to_leave_by_now_less_does() -> None:
