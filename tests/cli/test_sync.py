@@ -100,8 +100,8 @@ def test_deletes_are_asked_for_by_name_and_guarded(spillway: Spillway, empty_clo
         spillway("sync", "digits", "cloud", "--delete", "--dry-run"),
         spillway("sync", "digits", "cloud", "--delete"),
     )
-    assert "  digits/extra-0 would be deleted, 1 bytes: the source no longer has it" in planned.out
-    assert "  digits/extra-0 deleted, 1 bytes: the source no longer has it" in done.out
+    assert "  digits/extra-0 would be deleted, 1 byte: the source no longer has it" in planned.out
+    assert "  digits/extra-0 deleted, 1 byte: the source no longer has it" in done.out
     assert done.out.endswith("8 unchanged; deleted 1\n")
     for number in range(3):
         empty_cloud.put(f"digits/extra-{number}", b"x", size_bytes=1)

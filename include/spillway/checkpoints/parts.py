@@ -15,6 +15,7 @@ from typing import TypeVar
 
 from spillway.checkpoints.layout import part_key
 from spillway.errors import DigestMismatch, Missing, StoreFull
+from spillway.errors.counts import counted
 from spillway.model import CheckpointPart
 from spillway.stores.base import ObjectStore
 from spillway.stores.parts import FileBody, RangedBody
@@ -110,7 +111,7 @@ class PartStore:
         if info is None:
             return f"part '{part.name}' is missing"
         if info.size_bytes != part.size_bytes:
-            return f"part '{part.name}' has {info.size_bytes} bytes, expected {part.size_bytes}"
+            return f"part '{part.name}' has {counted(info.size_bytes, 'byte')}, expected {part.size_bytes}"
         try:
             for _ in self.read(part):
                 pass
@@ -188,7 +189,7 @@ class PartStore:
             if isinstance(problem, OSError) and problem.errno in (errno.ENOSPC, errno.EDQUOT):
                 room = next(parent for parent in target.parents if parent.exists())
                 free_bytes = shutil.disk_usage(room).free
-                needs = f"{target} needs {part.size_bytes} bytes, {free_bytes} are free"
+                needs = f"{target} needs {counted(part.size_bytes, 'byte')}, {free_bytes} are free"
                 raise StoreFull(f"the disk of {room}", needs) from problem
             raise
 

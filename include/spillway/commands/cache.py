@@ -109,7 +109,7 @@ def _purge(installation: Installation, console: Console, options: argparse.Names
     if options.json:
         console.data(done)
     else:
-        what = f"{counted(done['objects'], 'object')}, {done['bytes']} bytes"
+        what = f"{counted(done['objects'], 'object')}, {counted(done['bytes'], 'byte')}"
         console.say(f"{'would delete' if options.dry_run else 'deleted'} {what} from the cache of {site.name}")
     for key, reason in refused.items():
         console.complain(f"{key} stays: {reason}")

@@ -97,7 +97,7 @@ def _verify(installation: Installation, console: Console, options: argparse.Name
             problems += [f"{step.name}: {text}" for text in wrong]
             verdicts.append({**_plain(step), "problems": wrong})
             if not options.json:
-                say(f"{step.name}: {'NOT VALID' if wrong else 'valid'}, {step.manifest.size_bytes} bytes")
+                say(f"{step.name}: {'NOT VALID' if wrong else 'valid'}, {counted(step.manifest.size_bytes, 'byte')}")
     if options.json:
         console.data(verdicts)
     for problem in problems:
@@ -121,7 +121,7 @@ def _restore(installation: Installation, console: Console, options: argparse.Nam
     wrote = "would write" if options.dry_run else "wrote"
     console.say(
         f"run {run}: {wrote} step {done.step} of attempt {done.attempt} from {done.site} to {options.folder}: "
-        f"{counted(done.files_written, 'file')}, {done.bytes_written} bytes; {done.files_kept} there already"
+        f"{counted(done.files_written, 'file')}, {counted(done.bytes_written, 'byte')}; {done.files_kept} there already"
     )
     return 0
 

@@ -12,6 +12,7 @@ from spillway.commands.console import Console
 from spillway.commands.installation import Installation, cluster
 from spillway.commands.parsing import Parser, command, delete_up_to, dry_run, group
 from spillway.errors import SpillwayError, UnknownName
+from spillway.errors.counts import counted
 from spillway.images.mirror import named_digest
 from spillway.images.reference import ImageReference
 from spillway.images.report import RepositoryReport, TagFate, require_complete
@@ -145,9 +146,10 @@ def _mirror(
     )
     tell(encode(report))
     if options.dry_run:
-        say(f"would mirror {route.name} to {route.site} ({report.digest}): {report.bytes_copied} bytes")
+        say(f"would mirror {route.name} to {route.site} ({report.digest}): {counted(report.bytes_copied, 'byte')}")
     else:
-        say(f"image {report.repository}@{report.digest} is at {route.site}: {report.bytes_copied} bytes moved")
+        moved = counted(report.bytes_copied, "byte")
+        say(f"image {report.repository}@{report.digest} is at {route.site}: {moved} moved")
     return None
 
 
@@ -155,6 +157,7 @@ def _show(report: RepositoryReport, route: Route, say: Say) -> None:
     would = "would be " if report.dry_run else ""
     for outcome in report.outcomes:
         if outcome.fate not in QUIET:
-            say(f"  {outcome.tag} {would}{outcome.fate}, {outcome.bytes_copied} bytes: {outcome.reason}")
+            say(f"  {outcome.tag} {would}{outcome.fate}, {counted(outcome.bytes_copied, 'byte')}: {outcome.reason}")
     counts = ", ".join(f"{report.count(fate)} {fate}" for fate in TagFate if report.count(fate))
-    say(f"repository {route.name} to {route.site}: {would}{counts or 'no tags'}; {report.bytes_copied} bytes")
+    copied = counted(report.bytes_copied, "byte")
+    say(f"repository {route.name} to {route.site}: {would}{counts or 'no tags'}; {copied}")

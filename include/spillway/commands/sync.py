@@ -56,7 +56,8 @@ def _sync(installation: Installation, console: Console, options: argparse.Namesp
             write(outcome)
             if outcome.fate is not ObjectFate.UNCHANGED and not options.json:
                 would = "would be " if options.dry_run else ""
-                say(f"  {printable(outcome.key)} {would}{outcome.fate}, {outcome.size_bytes} bytes: {outcome.reason}")
+                size = counted(outcome.size_bytes, "byte")
+                say(f"  {printable(outcome.key)} {would}{outcome.fate}, {size}: {outcome.reason}")
 
         report = copy_dataset(
             services,
@@ -78,7 +79,7 @@ def _sync(installation: Installation, console: Console, options: argparse.Namesp
 
 
 def _done(report: SyncReport) -> str:
-    moved = f"{counted(report.objects_copied, 'object')}, {report.bytes_copied} bytes"
+    moved = f"{counted(report.objects_copied, 'object')}, {counted(report.bytes_copied, 'byte')}"
     deleted = report.count(ObjectFate.DELETED)
     more = f"; deleted {deleted}" if deleted and not report.dry_run else f"; would delete {deleted}" if deleted else ""
     kept = f"; {report.objects_withheld} withheld" if report.objects_withheld else ""

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 
 from spillway.errors import DigestMismatch
+from spillway.errors.counts import counted
 
 DIGEST_PATTERN = re.compile(r"sha256:[0-9a-f]{64}")
 
@@ -45,6 +46,8 @@ def verified(chunks: Iterator[bytes], digest: str, *, what: str, size_bytes: int
     if seen != digest:
         raise DigestMismatch(what, expected=digest, seen=seen)
     if size_bytes is not None and count != size_bytes:
-        raise DigestMismatch(what, expected=f"{digest} of {size_bytes} bytes", seen=f"{seen} of {count} bytes")
+        raise DigestMismatch(
+            what, expected=f"{digest} of {counted(size_bytes, 'byte')}", seen=f"{seen} of {counted(count, 'byte')}"
+        )
     if held:
         yield held

@@ -8,6 +8,7 @@ from time import sleep
 from urllib.parse import quote
 
 from spillway.errors import DigestMismatch, RequestRefused, Unreachable
+from spillway.errors.counts import counted
 from spillway.registries.answers import error_text
 from spillway.registries.transport import Request, Transport, resume_patience
 from spillway.registries.wire import Answer
@@ -53,7 +54,9 @@ class Upload:
             try:
                 held = self._held_bytes() if uncertain else begins
                 if not begins <= held <= begins + len(part):
-                    raise _Forgotten(self._name, f"it has {held} bytes of {self._what}, expected {begins} at least")
+                    raise _Forgotten(
+                        self._name, f"it has {counted(held, 'byte')} of {self._what}, expected {begins} at least"
+                    )
                 if held < begins + len(part):
                     self._patch(part[held - begins :], held)
                 patience.answered()

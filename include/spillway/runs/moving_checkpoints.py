@@ -55,7 +55,8 @@ def copy_checkpoints(
     for problem in report.rejected:
         say(f"not copied from {source} to {target}: {problem}")
     if report.steps_copied:
-        moved = f"{report.bytes_copied} bytes" if report.bytes_copied else "0 bytes: all their parts were there already"
+        left = "" if report.bytes_copied else ": all their parts were there already"
+        moved = f"{counted(report.bytes_copied, 'byte')}{left}"
         say(
             f"checkpoints of {attempt.run}: {counted(report.steps_copied, 'step')} copied from {source} to {target}, "
             f"newest {report.newest_step}, {moved}"

@@ -68,7 +68,7 @@ def plan_image(services: Services, image: str, target: str, *, tier: Tier) -> st
     report = copy_image(services, reference.repository, reference.reference, target, tier=tier, dry_run=True)
     if target == services.image_home:
         return f"image {image} is at home at {target}"
-    return f"would mirror {image} to {target} ({report.digest}): {report.bytes_copied} bytes"
+    return f"would mirror {image} to {target} ({report.digest}): {counted(report.bytes_copied, 'byte')}"
 
 
 def _plan_dataset(services: Services, use: DatasetUse, target: str, *, remote: bool) -> str:
@@ -79,4 +79,5 @@ def _plan_dataset(services: Services, use: DatasetUse, target: str, *, remote: b
         let_read(services, dataset, target)
         return f"dataset {dataset.name} would be read at {dataset.home}, over the link"
     report = copy_dataset(services, dataset, target, whole=True, part=use.part, dry_run=True)
-    return f"would sync dataset {use}: {counted(report.objects_copied, 'object')}, {report.bytes_copied} bytes"
+    copied = counted(report.bytes_copied, "byte")
+    return f"would sync dataset {use}: {counted(report.objects_copied, 'object')}, {copied}"

@@ -8,6 +8,7 @@ from datetime import timedelta
 from spillway.checkpoints.layout import CommittedStep, Head
 from spillway.checkpoints.prune import PruneReport, prune
 from spillway.errors import SpillwayError, Unreachable
+from spillway.errors.counts import counted
 from spillway.model import Attempt, AttemptState, Retention
 from spillway.runs.services import Say, Services
 
@@ -94,7 +95,8 @@ def summary(report: PruneReport, *, dry_run: bool = False) -> str:
     swept = report.swept
     told = [f"steps {', '.join(steps)} taken out of use"] if steps else []
     if swept.parts or swept.others:
-        told.append(f"{swept.parts} parts of {swept.size_bytes} bytes and {swept.others} other left-overs deleted")
+        size = counted(swept.size_bytes, "byte")
+        told.append(f"{counted(swept.parts, 'part')} of {size} and {swept.others} other left-overs deleted")
     if swept.uploads:
         told.append(f"{len(swept.uploads)} unfinished uploads aborted: {', '.join(swept.uploads)}")
     if swept.uploads_unknown:

@@ -72,7 +72,7 @@ def stage_image(services: Services, attempt: Attempt, say: Say) -> MirrorReport:
             raise
         say(f"image {repository}: its home {home} cannot give it ({problem}); what {target} has is used")
         report = MirrorReport(repository=repository, reference=wanted, digest=digest)
-    say(f"image {report.repository}@{report.digest} is at {target}: {report.bytes_copied} bytes moved")
+    say(f"image {report.repository}@{report.digest} is at {target}: {counted(report.bytes_copied, 'byte')} moved")
     return report
 
 
@@ -132,7 +132,8 @@ def _stage_dataset(
         home = dataset.home
         say(f"dataset {use}: its home {home} cannot give it ({problem}); the verified copy at {target} is used")
         return None
-    say(f"dataset {use} is at {target}: {counted(report.objects_copied, 'object')} copied, {report.bytes_copied} bytes")
+    copied = counted(report.bytes_copied, "byte")
+    say(f"dataset {use} is at {target}: {counted(report.objects_copied, 'object')} copied, {copied}")
     return report
 
 

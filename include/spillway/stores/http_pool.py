@@ -18,6 +18,8 @@ from io import BufferedReader
 from typing import Protocol, cast
 from urllib.parse import urlsplit
 
+from spillway.errors.counts import counted
+
 CHUNK_BYTES = 1024**2
 _LINE_MAX_BYTES = 65536
 _HEADERS_MAX = 200
@@ -259,7 +261,7 @@ class PooledReply:
             if self._left is not None:
                 self._left -= len(chunk)
                 if not chunk:
-                    raise OSError(f"{self._left} bytes are missing")
+                    raise OSError(f"{counted(self._left, 'byte')} missing")
             elif not chunk:
                 return
             if self._left == 0:

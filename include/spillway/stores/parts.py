@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from spillway.errors import DigestMismatch, RequestRefused
+from spillway.errors.counts import counted
 
 MIB = 1024**2
 PART_WISH_BYTES = 16 * MIB
@@ -94,14 +95,14 @@ class FileBody(RangedBody):
                 yield last
             last = chunk
         if seen < self.size_bytes:
-            raise self._changed(f"that of {seen} bytes")
+            raise self._changed(f"that of {counted(seen, 'byte')}")
         if self._sha256 not in (None, digest.hexdigest()):
             raise self._changed(digest.hexdigest())
         yield last
 
     def _changed(self, seen: str) -> DigestMismatch:
         name = "bytes" if isinstance(self._content, bytes) else str(self._content)
-        return DigestMismatch(name, expected=self._sha256 or f"that of {self.size_bytes} bytes", seen=seen)
+        return DigestMismatch(name, expected=self._sha256 or f"that of {counted(self.size_bytes, 'byte')}", seen=seen)
 
     def _chunks(self, start: int, length: int) -> Iterator[bytes]:
         if isinstance(self._content, bytes):
@@ -143,7 +144,7 @@ class PromisedBody:
         if self._seen_bytes != self.size_bytes or self.sha256 not in (None, seen):
             raise DigestMismatch(
                 self.what,
-                expected=f"{self.sha256 or 'any'} over {self.size_bytes} bytes",
-                seen=f"{seen} over {self._seen_bytes} bytes",
+                expected=f"{self.sha256 or 'any'} over {counted(self.size_bytes, 'byte')}",
+                seen=f"{seen} over {counted(self._seen_bytes, 'byte')}",
             )
         return seen

@@ -11,6 +11,7 @@ from botocore.exceptions import BotoCoreError
 from botocore.httpsession import URLLib3Session
 
 from spillway.errors import SpillwayError
+from spillway.errors.counts import counted
 from spillway.stores.http_pool import CHUNK_BYTES, Broken
 
 
@@ -84,7 +85,7 @@ class ProxiedReply:
             self.close()
         # botocore's session lets a short body pass.
         if self._raw.length_remaining:
-            raise Broken(f"the body broke off: {self._raw.length_remaining} bytes are missing")
+            raise Broken(f"the body broke off: {counted(self._raw.length_remaining, 'byte')} missing")
 
     def close(self) -> None:
         # A body that was read to its end has given its connection back already.

@@ -19,6 +19,7 @@ from __future__ import annotations
 from typing import NamedTuple
 from urllib.parse import quote
 
+from spillway.errors.counts import counted
 from spillway.model import ObjectInfo, SyncedObject
 
 COPY_OF = "spillway-copy-of"
@@ -45,7 +46,7 @@ def compare_content(
 ) -> Comparison:
     """Whether the contents are equal, by the table of this module."""
     if source.size_bytes != destination.size_bytes:
-        return Comparison(False, f"{source.size_bytes} bytes at the source, {destination.size_bytes} here")
+        return Comparison(False, f"{counted(source.size_bytes, 'byte')} at the source, {destination.size_bytes} here")
     if synced is not None and (synced.source_etag, synced.destination_etag) == (source.etag, destination.etag):
         return Comparison(True, SETTLED)
     known = source.sha256 is not None and destination.sha256 is not None
