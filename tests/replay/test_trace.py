@@ -129,6 +129,26 @@ PAI_ROWS = (
 )
 
 
+def test_where_clocks_are_changed_no_row_is_lost(tmp_path: Path) -> None:
+    """K35: of the hour that comes twice the first, unless the job would end before it began; none that is left out."""
+    file = written(
+        tmp_path,
+        "job,submitted_at,gpus,started_at,ended_at\n"
+        "absent,2026-03-29 02:30,8,2026-03-29 03:40,2026-03-29 04:00\n"
+        "first,2026-10-25 02:20,8,2026-10-25 02:20,2026-10-25 02:50\n"
+        "both,2026-10-25 02:40,8,2026-10-25 02:50,2026-10-25 02:10\n"
+        "second,2026-10-25 02:50,8,2026-10-25 02:30,2026-10-25 03:00\n",
+    )
+    jobs = read_trace(file, clock=Clock(zone=ZoneInfo("Europe/Berlin"))).jobs
+    moments = [(job.submitted_at, job.started_at, job.ended_at) for job in jobs]
+    assert [" ".join(f"{at:%H:%M}" for at in of_job if at) for of_job in moments] == [
+        "01:30 01:40 02:00",
+        "00:20 00:20 00:50",
+        "00:40 00:50 01:10",
+        "00:50 01:30 02:00",
+    ]
+
+
 @pytest.mark.parametrize(("header", "format"), [(PAI_HEADER, None), ("", "alibaba-2020")], ids=["header", "none"])
 def test_the_tasks_of_a_pai_job_are_one_job_of_whole_gpus(tmp_path: Path, header: str, format: str | None) -> None:
     trace = read_trace(written(tmp_path, header + PAI_ROWS), format=format, clock=Clock(epoch=START))

@@ -21,8 +21,12 @@ class Clock:
     epoch: datetime = datetime(1970, 1, 1, tzinfo=UTC)
     zone: tzinfo = UTC
 
-    def moment(self, column: str, text: str) -> datetime:
-        """The moment, in UTC; a text that two moments may have (clocks go back) is the first of them."""
+    def moment(self, column: str, text: str, *, since: datetime | None = None) -> datetime:
+        """The moment, in UTC; a text that two moments may have (clocks go back) is the first of them.
+
+        Args:
+            since: it is the second one where the first is before that.
+        """
         try:
             return self.epoch + timedelta(seconds=_float(text))
         except OverflowError:
@@ -31,15 +35,17 @@ class Clock:
             pass
         try:
             told = datetime.fromisoformat(text)
-            return (told if told.tzinfo else told.replace(tzinfo=self.zone)).astimezone(UTC)
+            told = told if told.tzinfo else told.replace(tzinfo=self.zone)
+            first = told.astimezone(UTC)
+            return first if since is None or first >= since else max(first, told.replace(fold=1).astimezone(UTC))
         except (ValueError, OverflowError):
             raise ValueError(
                 f"{column}: expected a moment such as 2026-03-01T12:00:00Z, or seconds, got '{text}'"
             ) from None
 
-    def optional(self, row: Mapping[str, str], column: str) -> datetime | None:
+    def optional(self, row: Mapping[str, str], column: str, *, since: datetime | None = None) -> datetime | None:
         text = row.get(column, "")
-        return None if text in ABSENT else self.moment(column, text)
+        return None if text in ABSENT else self.moment(column, text, since=since)
 
 
 def duration(row: Mapping[str, str], column: str) -> timedelta | None:

@@ -67,10 +67,11 @@ def job_of(row: Row, table: TableFormat, clock: Clock) -> JobRecord:
         raise ValueError("gpus: expected a whole number, got none")
     if gpus == 0:
         raise LeftOut(NO_GPU)
-    submitted, started = clock.optional(row, "submitted_at"), clock.optional(row, "started_at")
+    submitted = clock.optional(row, "submitted_at")
+    started = clock.optional(row, "started_at", since=submitted)
     if submitted is None:
         raise ValueError("submitted_at: expected a moment, got none")
-    ended, held = clock.optional(row, "ended_at"), duration(row, "duration_seconds")
+    ended, held = clock.optional(row, "ended_at", since=started or submitted), duration(row, "duration_seconds")
     if "started_at" not in row:
         started = submitted
     elif started is None and ended is not None:
@@ -139,7 +140,7 @@ def philly_job(entry: object, clock: Clock) -> JobRecord:
     submitted = clock.optional(row, "submitted_time")
     if row["jobid"] in ABSENT or submitted is None:
         raise ValueError("jobid, submitted_time: expected both, got " + (row["jobid"] or "no jobid"))
-    attempts = [_attempt(attempt, clock) for attempt in entry["attempts"]]
+    attempts = [_attempt(attempt, clock, submitted) for attempt in entry["attempts"]]
     used = [attempt for attempt in attempts if attempt is not None]
     if not used:
         raise LeftOut(NEVER_STARTED)
@@ -159,7 +160,7 @@ def philly_job(entry: object, clock: Clock) -> JobRecord:
     )
 
 
-def _attempt(attempt: object, clock: Clock) -> tuple[datetime, datetime | None, int, int] | None:
+def _attempt(attempt: object, clock: Clock, submitted: datetime) -> tuple[datetime, datetime | None, int, int] | None:
     """Start, end, GPUs and nodes of an attempt; None for one that was not logged whole."""
     detail = (attempt.get("detail") or []) if isinstance(attempt, dict) else None
     if not isinstance(attempt, dict) or not isinstance(detail, list):
@@ -167,7 +168,8 @@ def _attempt(attempt: object, clock: Clock) -> tuple[datetime, datetime | None, 
     gpus = [server.get("gpus") for server in detail if isinstance(server, dict)]
     servers = [held for held in gpus if isinstance(held, list) and held]
     row = {name: str(attempt.get(name) or "") for name in ("start_time", "end_time")}
-    start, end = clock.optional(row, "start_time"), clock.optional(row, "end_time")
+    start = clock.optional(row, "start_time", since=submitted)
+    end = clock.optional(row, "end_time", since=start)
     if start is None or not servers:
         return None
     return start, end, sum(map(len, servers)), len(servers)
