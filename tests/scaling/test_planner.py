@@ -113,6 +113,7 @@ def test_a_node_that_is_never_ready_fails_by_its_age(age: timedelta, replaced: t
         pytest.param(((-60, -29), (-16, 0)), ("a", "b"), id="since"),
         pytest.param(((0, 0),), (), id="never before"),
         pytest.param(((30, 60), (0, 0)), (), id="the clock was put back"),
+        pytest.param(((-30, -20), (-28, -18), (0, 0)), (), id="it was put back, and no minute counts twice"),
     ],
 )
 def test_a_node_fails_by_the_time_in_which_somebody_looked(

@@ -32,8 +32,11 @@ def has_failed(
         return False
     if watched is None:
         return True
-    seen = (min(now, ended) - max(since, began) for began, ended in watched)
-    return sum((span for span in seen if span > timedelta()), timedelta()) > use.boot_allowance
+    seen, until = timedelta(), since
+    for began, ended in sorted(watched):  # spans overlap where a clock was put back
+        seen += max(timedelta(), min(now, ended) - max(until, began))
+        until = max(until, ended)
+    return seen > use.boot_allowance
 
 
 def given_up_until(
