@@ -65,7 +65,7 @@ def build_pod(
     measured_flush: timedelta | None = None,
     prefers: Sequence[str] = (),
 ) -> Mapping[str, Any]:
-    """The pod of one attempt, the same one whenever it is built; of a job of several nodes, the Job of such pods.
+    """The pod of one attempt, the same one whenever it is built but for the nodes that it prefers.
 
     Args:
         installation: the id of the ledger that the attempt is in.
