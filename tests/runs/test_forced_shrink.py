@@ -111,11 +111,26 @@ def test_a_run_that_cannot_move_any_more_trains_on_where_only_a_move_was_approve
 ) -> None:
     full = Candidate(cluster="onprem", pool="gpu", billing=Billing.OWNED)  # it has no node with four GPUs
     way = Way(target=full, why="it had room")
-    departure = Departure(run=training.run, gpus=4, fate=Fate.MOVES, way=way, nodes=(node_of(cloud, training.run),))
+    nodes = (node_of(cloud, training.run),)
+    departure = Departure(run=training.run, attempt=1, gpus=4, fate=Fate.MOVES, way=way, nodes=nodes)
     done = depart(cloud, departure, "maintenance", lambda line: None, origin=ORIGIN)
     assert done.startswith(f"{training.run} cannot move any more, and that it pauses was not approved: ")
     attempt = cloud.ledger.open_attempt(training.run)
     assert attempt is not None and attempt.ending is None
+
+
+def test_a_run_that_has_begun_again_since_its_plan_is_left_alone_wherever_it_is(
+    cloud: Services, open_run: Carry, make_job: MakeJob
+) -> None:
+    run = open_run(make_job(gpus_per_node=2, tier=Tier.CORE))
+    first = run.place()
+    way = Way(target=None, why="no other place had room")
+    departure = Departure(run=run.run, attempt=1, gpus=2, fate=Fate.PAUSES, way=way, nodes=("cloud-0",))
+    cloud.ledger.settle(first, Outcome.PREEMPTED, "its node went away", cloud.clock())
+    second = run.place()
+    done = depart(cloud, departure, "maintenance", lambda line: None, origin=ORIGIN)
+    assert done == f"{run.run} has left: its attempt 2 is at onprem/gpu/owned"
+    assert cloud.ledger.open_attempt(run.run) == second
 
 
 def test_a_run_that_came_after_the_plan_was_shown_is_not_touched_by_it(

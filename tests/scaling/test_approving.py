@@ -17,8 +17,8 @@ MOVES = Way(target=Candidate(cluster="onprem", pool="a100", billing=Billing.OWNE
 
 
 def placed(run: str, *nodes: str) -> PlacedRun:
-    gpus = 8 * len(nodes)
-    return PlacedRun(run=run, priority=Priority.RESEARCH, gpus=gpus, nodes=frozenset(nodes), at_risk=timedelta())
+    gpus, known = 8 * len(nodes), frozenset(nodes)
+    return PlacedRun(run=run, attempt=1, priority=Priority.RESEARCH, gpus=gpus, nodes=known, at_risk=timedelta())
 
 
 def plan(use: PoolUse, nodes: int, *runs: PlacedRun, ways: dict[str, Way] | None = None) -> ShrinkPlan:

@@ -31,7 +31,7 @@ PAUSES = Way(target=None, why="nothing else fits", lost=timedelta(seconds=90))
 
 def placed(run: str, *nodes: str, **changes: Any) -> PlacedRun:
     """A run of research with 8 GPUs a node that committed a minute ago."""
-    known = {"priority": Priority.RESEARCH, "gpus": 8 * len(nodes), "at_risk": MINUTE} | changes
+    known = {"attempt": 1, "priority": Priority.RESEARCH, "gpus": 8 * len(nodes), "at_risk": MINUTE} | changes
     return PlacedRun(run=run, nodes=frozenset(nodes), **known)
 
 
@@ -85,8 +85,8 @@ def test_the_plan_says_who_stays_moves_and_pauses_what_is_lost_and_what_an_hour_
         leaving=("b", "c"),
         stays=("stays",),
         departures=(
-            Departure(run="moves", gpus=8, fate=Fate.MOVES, way=MOVES, nodes=("b",)),
-            Departure(run="pauses", gpus=8, fate=Fate.PAUSES, way=PAUSES, nodes=("c",)),
+            Departure(run="moves", attempt=1, gpus=8, fate=Fate.MOVES, way=MOVES, nodes=("b",)),
+            Departure(run="pauses", attempt=1, gpus=8, fate=Fate.PAUSES, way=PAUSES, nodes=("c",)),
         ),
         saved_per_hour=Decimal("128.0"),
     )

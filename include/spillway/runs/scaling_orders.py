@@ -181,12 +181,14 @@ def plan_shrink(services: Services, place: str, nodes: int) -> ShrinkPlan:
 def depart(services: Services, departure: Departure, reason: str, say: Say, *, origin: Mapping[str, Any]) -> str:
     """Let a run leave its node as it was approved: by a move, or into the queue.
 
-    Gives what became of it. One that cannot move any more trains on, and its node waits for its end. A run that has
-    left by itself is left alone; the same ``origin`` again is the same order.
+    Gives what became of it. One that cannot move any more trains on, and its node waits for its end. A run of
+    which another attempt has begun since is left alone, wherever that is; the same ``origin`` again is the same order.
     """
     attempt = services.ledger.open_attempt(departure.run)
     if attempt is None:
         return f"{departure.run} has ended by itself"
+    if attempt.number != departure.attempt:
+        return f"{departure.run} has left: its attempt {attempt.number} is at {name(attempt.candidate)}"
     if departure.fate is Fate.MOVES and departure.way.target is not None:
         target = departure.way.target
         try:
@@ -216,6 +218,7 @@ def _placed(services: Services, here: Sequence[Attempt], state: ClusterState) ->
     return tuple(
         PlacedRun(
             run=attempt.run,
+            attempt=attempt.number,
             priority=attempt.job.priority,
             gpus=attempt.job.gpus_per_node * attempt.job.nodes,
             nodes=frozenset(nodes[attempt.label]),

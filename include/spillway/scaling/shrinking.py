@@ -15,12 +15,13 @@ from spillway.scaling.money import node_hour
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlacedRun:
-    """A run of ours that trains in the pool: on these ``nodes``, of which a gang has several.
+    """A run of ours that trains in the pool: its ``attempt`` on these ``nodes``, of which a gang has several.
 
     ``at_risk`` is since when it has committed nothing; None where that is not known.
     """
 
     run: str
+    attempt: int
     priority: Priority
     gpus: int
     nodes: frozenset[str]
@@ -50,9 +51,10 @@ class Way:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Departure:
-    """A run whose nodes leave: ``nodes`` are those of them that do."""
+    """A run whose nodes leave: ``nodes`` are those of its ``attempt`` that do."""
 
     run: str
+    attempt: int
     gpus: int
     fate: Fate
     way: Way
@@ -114,6 +116,7 @@ def shrink_plan(use: PoolUse, nodes: int, runs: Sequence[PlacedRun], ways: Mappi
     departures = tuple(
         Departure(
             run=run.run,
+            attempt=run.attempt,
             gpus=run.gpus,
             fate=_fate(ways[run.run]),
             way=ways[run.run],
