@@ -23,8 +23,12 @@ def write_files(folder: Path, contents: Mapping[str, Writer]) -> tuple[Path, ...
         folder.mkdir(parents=True, exist_ok=True)
         for name, write in contents.items():
             draft = folder / f".{name}.{os.getpid()}"
-            write(draft)
-            draft.replace(folder / name)
+            try:
+                write(draft)
+                draft.replace(folder / name)
+            finally:
+                draft.unlink(missing_ok=True)
     except OSError as problem:
-        raise ConfigError(str(folder), "", f"the report cannot be written there: {problem.strerror}") from problem
+        why = problem.strerror or problem
+        raise ConfigError(str(folder), "", f"the report cannot be written there: {why}") from problem
     return tuple(folder / name for name in contents)
