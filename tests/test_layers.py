@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import sys
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -151,6 +152,13 @@ def test_a_decision_has_no_clock_file_network_environment_chance_or_log(module: 
     names = set(imported(MODULES[module])) - PURE_NAMES
     assert not {name for name in names if any(begins(name, impure) for impure in IMPURE_MODULES)}
     assert not called & IMPURE_CALLS
+
+
+def test_a_forecast_needs_numpy_and_nothing_else_that_is_installed() -> None:
+    names = {
+        name.split(".")[0] for module, file in MODULES.items() if begins(module, "forecast") for name in imported(file)
+    }
+    assert names - sys.stdlib_module_names == {"numpy", "spillway"}
 
 
 @pytest.mark.parametrize(

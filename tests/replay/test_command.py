@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -11,7 +13,7 @@ import pytest
 import yaml
 
 from spillway.replay.__main__ import main
-from spillway.replay.comparing import LONGEST_SAID, clusters_of, estimated
+from spillway.replay.comparing import LONGEST_SAID, clusters_of, comparison, estimated, policy_of
 from spillway.replay.trace import read_trace
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -48,6 +50,25 @@ def test_a_comparison_is_printed_and_written_and_is_the_same_again(
     assert "least without waits and moves" in said
     assert "without quotas and rights to clouds: default, s0" in said
     assert "no run is interrupted" in said
+
+
+def test_how_many_jobs_have_ended_is_shown_of_each_policy(trace: Path) -> None:
+    shown: list[tuple[str, str]] = []
+
+    @contextmanager
+    def following(text: str) -> Iterator[Callable[[str], None]]:
+        yield lambda state: shown.append((text, state))
+
+    (job, *_) = read_trace(trace).jobs
+    jobs = [replace(job, job=str(number), gpus=1) for number in range(2500)]
+    clusters = clusters_of(CLUSTERS)
+    policies = [policy_of(name, quotas=False) for name in ("default", "thrifty")]
+    comparison("made up", jobs, clusters, policies, placement=False, following=following)
+    assert shown == [
+        (f"replaying {name} ({number} of 2)", f"{ended} of 2,500 jobs")
+        for number, name in enumerate(("default", "thrifty"), start=1)
+        for ended in ("1,000", "2,000")
+    ]
 
 
 def test_a_policy_file_is_named_by_its_name(trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
