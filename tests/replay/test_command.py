@@ -104,7 +104,7 @@ def test_quotas_of_a_policy_file_count_where_they_are_asked_for(
     words = [str(trace), "--clusters", str(CLUSTERS), "--policy", str(policy), "default", "--without-bound", "--quotas"]
     assert main(words) == 0
     said = capsys.readouterr().out
-    assert "policy: 30 jobs of departments without a quota count as of 'production'" in said
+    assert "policy: 30 jobs of departments without a quota, taken as of 'production'" in said
     assert "without quotas and rights to clouds: default\n" in said
 
 

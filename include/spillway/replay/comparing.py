@@ -209,7 +209,8 @@ def _without_quota(jobs: Sequence[JobRecord], policies: Sequence[Policy]) -> Ite
         quotas = policy.placement.quotas
         others = sum(job.department not in quotas for job in jobs) if policy.name not in free else 0
         if others:
-            yield f"{policy.name}: {others:,} jobs of departments without a quota count as of '{next(iter(quotas))}'"
+            told = counted(others, "job", form=",")
+            yield f"{policy.name}: {told} of departments without a quota, taken as of '{next(iter(quotas))}'"
 
 
 def bounds_of(
