@@ -44,10 +44,10 @@ class Decisions:
         return self._decision(job, held, at).queues_at
 
     def _decision(self, job: Job, held: bool, at: float) -> PlacementDecision:
-        gpus, pods = job.gpus_per_node, job.pods
-        verdicts = 0
+        shape, verdicts = job.shape, 0
         for pool in self.world.pools:
-            verdicts = 3 * verdicts + pool.verdict(gpus, pods)
+            verdict = pool.verdicts.get(shape)
+            verdicts = 3 * verdicts + (pool.verdict(shape) if verdict is None else verdict)
         case: Hashable = (job.kind, held, verdicts)
         if self.quotas is not None:
             case = (case, self.quotas.allow(job))

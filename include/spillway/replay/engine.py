@@ -124,7 +124,9 @@ class _Replay:
         steady_until = self._beat() if self.clock.beats(self.now) else 0.0
         if self.clock.beat_at == NEVER and self._awaits_beat():
             self.clock.start(self.now)
-        self.clock.pass_over(steady_until if self._more_to_come() else min(steady_until, self.stirred + _STILL))
+        if steady_until and not self._more_to_come():
+            steady_until = min(steady_until, self.stirred + _STILL)
+        self.clock.pass_over(steady_until)
 
     def _goes_on(self) -> bool:
         """Whether more than beats is to come, or something has happened lately."""

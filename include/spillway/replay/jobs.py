@@ -31,14 +31,15 @@ class Job:
 
     __slots__ = (
         "_pending", "asked_at", "began_at", "dataset_bytes", "ended_at", "ends_at", "expected", "fruitless", "gpus",
-        "gpus_per_node", "hold_until", "index", "kind", "left", "nodes", "pods", "pool", "restart", "serial", "spec",
-        "staged", "started_at", "trains_at", "turn", "works",
+        "gpus_per_node", "hold_until", "index", "kind", "left", "nodes", "pods", "pool", "restart", "serial", "shape",
+        "spec", "staged", "started_at", "trains_at", "turn", "works",
     )  # fmt: skip
 
     def __init__(self, index: int, spec: JobSpec, asked_at: float, works: float, expected: timedelta | None) -> None:
         self.index, self.spec, self.asked_at, self.works, self.left = index, spec, asked_at, works, works
         self.expected = expected
         self.gpus_per_node, self.pods = spec.gpus_per_node, spec.nodes
+        self.shape = (spec.gpus_per_node, spec.nodes)
         self.gpus = spec.gpus_per_node * spec.nodes
         self.turn = (spec.priority.level, index)
         self.serial = self.fruitless = 0

@@ -26,7 +26,7 @@ class Node:
 class Pool:
     """The nodes of a declared pool; ``place`` is its position among the places of a result.
 
-    ``unanswered`` nodes were ordered while it was ``sold_out``.
+    ``unanswered`` nodes were ordered while it was ``sold_out``. ``verdicts`` are those that still hold.
     """
 
     def __init__(self, cluster: Cluster, pool: NodePool, place: int) -> None:
@@ -43,7 +43,7 @@ class Pool:
         self.sold_out = False
         self._made = 0
         self._use: PoolUse | None = None
-        self._verdicts: dict[tuple[int, int], int] = {}
+        self.verdicts: dict[tuple[int, int], int] = {}
 
     def order(self, at: float) -> Node:
         """A node that boots from now on."""
@@ -81,12 +81,10 @@ class Pool:
         for name in list(self.nodes):
             self.remove(name)
 
-    def verdict(self, gpus: int, pods: int) -> int:
-        """0 where the pods fit now, 1 where they would on nodes that may be added, 2 where they do not."""
-        known = self._verdicts.get((gpus, pods))
-        if known is None:
-            known = self._verdicts[gpus, pods] = self._verdict(gpus, pods)
-        return known
+    def verdict(self, shape: tuple[int, int]) -> int:
+        """0 where pods of so many GPUs fit now, 1 where they would on nodes that may be added, 2 where they do not."""
+        found = self.verdicts[shape] = self._verdict(*shape)
+        return found
 
     def _verdict(self, gpus: int, pods: int) -> int:
         if self.room.fits(gpus, pods):
@@ -134,7 +132,7 @@ class Pool:
     def _touched(self) -> None:
         """What was worked out of it holds no longer."""
         self._use = None
-        self._verdicts.clear()
+        self.verdicts.clear()
 
     @property
     def wanted(self) -> int:
