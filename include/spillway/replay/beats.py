@@ -16,7 +16,7 @@ from spillway.replay.pools import Pool
 from spillway.replay.waiting import Waiting
 from spillway.replay.world import ROUNDED, World
 from spillway.scaling.planner import plan_scaling
-from spillway.scaling.rules import QueueRule, ScalingRules
+from spillway.scaling.rules import QueueRule, ScalingRules, StepRule, UtilisationRule
 from spillway.scaling.steady import steady_until
 from spillway.scaling.timed import began_at, next_change
 
@@ -42,13 +42,15 @@ class Scaler:
         self.measures = not isinstance(rules.reactive, QueueRule)
         self._within = rules.reactive.within.total_seconds() if isinstance(rules.reactive, QueueRule) else 0.0
         lasting = _MEASURED if self.measures else 0.0
-        looked_at = self.measures or foreseeing is not None
-        self._measured = Measured(world, waiting, tick=tick, lasting=lasting) if looked_at else None
+        local, cloud = isinstance(rules.reactive, StepRule), isinstance(rules.reactive, UtilisationRule)
+        local = local or foreseeing is not None  # the plan looks at no other points
+        measured = Measured(world, waiting, local=local, cloud=cloud, tick=tick, lasting=lasting)
+        self._measured = measured if local or cloud else None
         self._last_out: dict[tuple[str, str], datetime] = {}
         self._last_in: dict[tuple[str, str], datetime] = {}
         self._window_began_at: datetime | None = None
         self._base: Mapping[tuple[str, str], int] = {}
-        self._endings: list[tuple[float, Job, int]] = []
+        self._endings: list[tuple[float, int, int, Job]] = []
 
     @property
     def by_the_clock(self) -> bool:
@@ -89,7 +91,7 @@ class Scaler:
         expected = job.expected
         if self._within and expected is not None:
             left = max(0.0, expected.total_seconds() - job.works + job.left)
-            insort(self._endings, (at + left, job, job.serial), key=lambda ending: (ending[0], ending[1].index))
+            insort(self._endings, (at + left, job.index, job.serial, job))
 
     def _snapshot(self, at: float) -> ScalingSnapshot:
         local, cloud = ((), ()) if self._measured is None else self._measured.points(at)
@@ -123,8 +125,8 @@ class Scaler:
 
     def _foreseen(self, now: float) -> Iterator[Ending]:
         """The ends that the rule looks at."""
-        del self._endings[: bisect_left(self._endings, now, key=lambda ending: ending[0])]
-        for at, job, serial in self._endings:
+        del self._endings[: bisect_left(self._endings, (now,))]
+        for at, _, serial, job in self._endings:
             if at > now + self._within:
                 return
             if job.serial == serial and job.pool is not None:

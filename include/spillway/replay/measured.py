@@ -15,17 +15,20 @@ _Seen = tuple[int, int, int, int, int, int]
 
 
 class Measured:
-    """A point a beat for each side, as far back as ``lasting``; seconds.
+    """A point a beat for each side that is looked at, as far back as ``lasting``; seconds.
 
     A beat that was passed over would have seen what the one before it saw.
     """
 
-    def __init__(self, world: World, waiting: Waiting, *, tick: float, lasting: float) -> None:
+    def __init__(
+        self, world: World, waiting: Waiting, *, local: bool, cloud: bool, tick: float, lasting: float
+    ) -> None:
         self.world, self.waiting, self.tick, self.lasting = world, waiting, tick, lasting
         self._seen = deque[tuple[float, _Seen]]()
         self._told_at = 0.0
         self._local = deque[UsePoint]()
         self._cloud = deque[UsePoint]()
+        self._looks_at = (local, cloud)
 
     def look(self, at: float) -> None:
         """A beat: what it sees is so from then on, until another one sees something else."""
@@ -38,7 +41,7 @@ class Measured:
         self._forget(at - self.lasting)
 
     def points(self, at: float) -> tuple[tuple[UsePoint, ...], tuple[UsePoint, ...]]:
-        """Those on-premises and in the clouds up to the beat, the oldest first."""
+        """Those on-premises and in the clouds up to the beat, the oldest first; none of a side that nobody looks at."""
         since = self.world.moment(at - self.lasting)
         begins_at = max(self._told_at + self.tick, -(-(at - self.lasting) // self.tick) * self.tick)
         for beat in range(round((at - begins_at) / self.tick) + 1):
@@ -53,8 +56,13 @@ class Measured:
         self._forget(at)
         now = self.world.moment(at)
         jobs, waiting, local, local_used, cloud, cloud_used = self._seen[0][1]
-        for points, gpus, used in ((self._local, local, local_used), (self._cloud, cloud, cloud_used)):
-            points.append(UsePoint(at=now, gpus=gpus, used_gpus=used, queued_jobs=jobs, pending_gpus=waiting))
+        looks_local, looks_cloud = self._looks_at
+        for looks, points, gpus, used in (
+            (looks_local, self._local, local, local_used),
+            (looks_cloud, self._cloud, cloud, cloud_used),
+        ):
+            if looks:
+                points.append(UsePoint(at=now, gpus=gpus, used_gpus=used, queued_jobs=jobs, pending_gpus=waiting))
 
     def _forget(self, until: float) -> None:
         """What was seen no longer by then."""
@@ -65,6 +73,7 @@ class Measured:
 def _use(pools: Sequence[Pool]) -> tuple[int, int]:
     ready = used = 0
     for pool in pools:
-        ready += pool.usable_gpus
-        used += pool.usable_gpus - pool.room.total
+        usable = pool.usable_gpus
+        ready += usable
+        used += usable - pool.room.total
     return ready, used
