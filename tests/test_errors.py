@@ -8,7 +8,7 @@ import re
 import pytest
 
 from spillway import errors
-from spillway.errors import Fenced, SpillwayError, SyncIncomplete, Unreachable
+from spillway.errors import Fenced, SpillwayError, SyncIncomplete, UnknownName, Unreachable
 from spillway.errors.counts import counted
 
 
@@ -43,3 +43,8 @@ def test_a_sync_is_worth_a_retry_while_one_failure_may_pass(failed: int, refused
         f"dataset 'digits' is not whole at cloud: {lost} failed and may arrive with the next sync, "
         f"refused as they are: {refused}; the first: a//b: an empty segment"
     )
+
+
+def test_a_name_in_other_letters_is_close_to_the_one_that_is_meant() -> None:
+    assert str(UnknownName("preset", "S2", ["s0", "s2"])) == "unknown preset 'S2'; known: s0, s2. Did you mean 's2'?"
+    assert str(UnknownName("cluster", "CLOUD", ["Cloud"])).endswith(". Did you mean 'Cloud'?")

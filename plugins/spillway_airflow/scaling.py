@@ -53,6 +53,8 @@ def run_scale(*, dry_run: bool, say: Any) -> list[dict[str, Any]]:
             scaled = scale(services, say)
         except (ScalerBusy, TurnLost) as busy:
             raise AirflowSkipException(str(busy)) from busy
+        if not scaled.changes and not scaled.problems:
+            say("every pool is as wanted")
         sent = deliver_notices(services, deliver, say)
     problems = [*scaled.problems, *(f"{notice.target} could not be told" for notice in sent.failed)]
     if problems:

@@ -71,6 +71,7 @@ def ledger_file(tmp_path: Path) -> Path:
         pytest.param(("history", "import", "f", "--source", "a", "--epoch", "soon"), "got 'soon'", id="no-such-day"),
         pytest.param(("shadow", "p.yaml", "--since", "1"), "a duration such as '30s', '10m', '2h'", id="no-unit"),
         pytest.param(("shadow", "p.yaml", "--since", "-7d"), "'10m', '2h' or 'PT30S', got '-7d'", id="negative-time"),
+        pytest.param(("shadow", "thrifty"), "one with `scaling: {preset: thrifty}`, got 'thrifty'", id="no-file"),
         pytest.param(("history", "make-up", "f", "--seed", "-1"), "whole number from 0, got '-1'", id="negative-seed"),
         pytest.param(("history", "make-up", "f", "--days", "3651"), "from 1 to 3650, got '3651'", id="many-days"),
         pytest.param(("history", "make-up", "f", "--from", "9999-12-30"), "years 1900 to 2999, got", id="last-day"),

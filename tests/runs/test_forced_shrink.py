@@ -157,6 +157,23 @@ def test_a_run_that_came_after_the_plan_was_shown_is_not_touched_by_it(
     ]
 
 
+def test_a_run_that_succeeds_before_it_has_to_leave_is_told_as_that(
+    cloud: Services, start_run: Carry, make_job: MakeJob
+) -> None:
+    run = start_run(make_job(steps=2, every=2, pace=0.0)).run
+    eventually(
+        lambda: cloud.ledger.attempts(run),
+        lambda found: [one.outcome for one in found] == [Outcome.SUCCEEDED],
+        seconds=120,
+    )
+    plan = ShrinkPlan(cluster="cloud", pool="gpu", before=2, nodes=2, leaving=(), stays=(), departures=())
+    order_fewer(cloud, plan, order="o", by="ann")
+    way = Way(target=None, why="no room")
+    departure = Departure(run=run, attempt=1, gpus=1, fate=Fate.PAUSES, way=way, nodes=())
+    outcome = order_outcome(cloud, "o", (departure,), lambda line: None)
+    assert outcome.lines[1:] == (f"{run}: planned: pauses; now: succeeded by itself",)
+
+
 def test_nodes_of_an_order_that_is_withdrawn_take_pods_again(cloud: Services, training: Carried) -> None:
     busy = node_of(cloud, training.run)
     plan = ShrinkPlan(

@@ -23,11 +23,14 @@ def register(parser: Parser) -> None:
 
 
 def _shadow(installation: Installation, console: Console, options: argparse.Namespace) -> int:
-
     from spillway.config import load_candidate
     from spillway.ledger import open_ledger
     from spillway.runs.shadows import shadows
+    from spillway.scaling.presets import PRESETS
 
+    word = str(options.candidate)
+    if word in PRESETS and not options.candidate.exists():
+        options.usage_error(f"expected a file like policy.yaml, one with `scaling: {{preset: {word}}}`, got '{word}'")
     candidate = load_candidate(options.candidate, installation.configuration().clusters)
     ledger = open_ledger(installation.ledger_url())
     until = datetime.now(UTC)

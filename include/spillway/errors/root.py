@@ -41,6 +41,7 @@ class UnknownName(SpillwayError):
 
     def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
         self.kind, self.name, self.known = kind, name, tuple(sorted(known))
-        close = difflib.get_close_matches(name, self.known, n=1)
-        hint = f". Did you mean '{close[0]}'?" if close else ""
+        lowered = {one.lower(): one for one in self.known}
+        close = difflib.get_close_matches(name.lower(), lowered, n=1)
+        hint = f". Did you mean '{lowered[close[0]]}'?" if close else ""
         super().__init__(f"unknown {kind} '{name}'; known: {', '.join(self.known) or 'none'}{hint}")
