@@ -20,6 +20,7 @@ from spillway.runs.cost_report import FILES, cost_report, month_for, write_repor
 from spillway.runs.services import Services
 from spillway.runs.settling import cost_until
 from spillway.testing.builders import cloud_cluster, job_spec, onprem_cluster, placement_policy
+from spillway.testing.disks import filled, small_disk
 from spillway.testing.ledger_files import new_ledger
 from spillway.testing.ledger_values import a_cost, counting, reserve
 
@@ -107,6 +108,14 @@ def test_what_is_no_month_and_a_folder_that_cannot_be_written_are_told(services:
     (tmp_path / "file").write_text("")
     with pytest.raises(ConfigError, match="the report cannot be written there: Not a directory"):
         write_report(cost_report(services, month_for(services, None), look=False), tmp_path / "file" / "reports")
+
+
+def test_of_a_report_that_finds_its_disk_full_no_half_of_a_file_stays(services: Services, tmp_path: Path) -> None:
+    report = cost_report(services, month_for(services, None), look=False)
+    with small_disk(tmp_path / "disk", "size=64k") as disk:
+        with filled(disk), pytest.raises(ConfigError, match="the report cannot be written there: No space left"):
+            write_report(report, disk)
+        assert list(disk.rglob("*")) == [disk / "2026-04"]
 
 
 def test_a_report_writes_nothing_to_the_ledger(services: Services, tmp_path: Path) -> None:
