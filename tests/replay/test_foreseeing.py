@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from zoneinfo import ZoneInfo
 
 import numpy as np
 import pytest
 
 from spillway.forecast.base import History, JobTable
 from spillway.forecast.series import demand_series
-from spillway.model import Billing, JobRecord, PlacementPolicy, QuotaShare
+from spillway.model import Billing, Forecast, JobRecord, PlacementPolicy, QuotaShare
 from spillway.replay.engine import Policy, replay
 from spillway.replay.foreseeing import Foreseeing
 from spillway.replay.jobs import jobs_of
@@ -66,18 +68,12 @@ def run(jobs: list[JobRecord], rules: ScalingRules) -> ReplayResult:
     return replay("made up", jobs, clusters, policy, conditions=Conditions(boot=(6 * MINUTE, 6 * MINUTE)))
 
 
-def waits(result: ReplayResult, day: int) -> list[float]:
-    """Minutes that the jobs of that morning waited."""
-    asked = (MONDAY + day * DAY + 9 * HOUR - result.starts_at).total_seconds()
-    return sorted(((result.started - result.submitted) / 60)[result.submitted == asked].tolist())
-
-
-def test_what_is_foreseen_is_what_the_live_scaler_foresees_of_the_jobs_so_far() -> None:
-    records = started(made_up_jobs(12))
-    foreseeing = Foreseeing(RULE, records, time_zone="UTC")
+def each_hour(records: list[JobRecord], hours: int, *, time_zone: str) -> dict[int, Mapping[tuple[str, str], Forecast]]:
+    """What is foreseen at each of them, where every job has a place at once."""
+    foreseeing = Foreseeing(RULE, records, time_zone=time_zone)
     jobs, running, found = iter(jobs_of(records, PLACEMENT, Conditions())), [], {}
     coming = next(jobs)
-    for hour in range(1, 11 * 24):
+    for hour in range(1, hours):
         now = hour * 3600.0
         while coming.asked_at < now:
             coming.started_at = coming.asked_at
@@ -87,6 +83,18 @@ def test_what_is_foreseen_is_what_the_live_scaler_foresees_of_the_jobs_so_far() 
         for job in running:
             job.ended_at = job.asked_at + job.works if job.asked_at + job.works <= now else None
         found[hour] = foreseeing.at(now)
+    return found
+
+
+def waits(result: ReplayResult, day: int) -> list[float]:
+    """Minutes that the jobs of that morning waited."""
+    asked = (MONDAY + day * DAY + 9 * HOUR - result.starts_at).total_seconds()
+    return sorted(((result.started - result.submitted) / 60)[result.submitted == asked].tolist())
+
+
+def test_what_is_foreseen_is_what_the_live_scaler_foresees_of_the_jobs_so_far() -> None:
+    records = started(made_up_jobs(12))
+    found = each_hour(records, 11 * 24, time_zone="UTC")
     epoch = records[0].submitted_at
     for hour in (24, 25, 26, 10 * 24 + 3):
         now = (epoch + hour * HOUR).replace(minute=0, second=0, microsecond=0)
@@ -104,6 +112,21 @@ def test_nodes_come_before_the_jobs_of_every_morning_once_mornings_are_known() -
     # Of five jobs that want a node two find one on-premises; the others wait for the tick and the boot.
     assert waits(reacted, 10) == [0.0, 6.5, 6.5, 6.5]
     assert waits(foreseen, 10) == [0.0, 0.0, 0.0, 0.0]
+
+
+def test_the_time_of_day_is_that_of_the_clocks_by_which_people_work() -> None:
+    """The clocks of Berlin were put forward the day before, and its people come at nine as ever."""
+    first = datetime(2026, 3, 9, tzinfo=ZoneInfo("Europe/Berlin"))
+    records = [
+        JobRecord(job=f"{day}-{at}", submitted_at=asked, gpus=8, started_at=asked, ended_at=asked + lasting)
+        for day in range(22)
+        for at in range(5)
+        for asked, lasting in [
+            ((first + day * DAY + (9 * HOUR if at else timedelta())).astimezone(UTC), 2 * HOUR if at else 23 * HOUR)
+        ]
+    ]
+    nine = ((first + 21 * DAY + 9 * HOUR).astimezone(UTC) - first.astimezone(UTC)) // HOUR
+    assert each_hour(records, nine + 1, time_zone="Europe/Berlin")[nine][EVERYWHERE].gpus[0][-1] == 40
 
 
 def test_nothing_is_foreseen_on_the_first_day_and_nothing_that_comes_later_changes_what_was_before() -> None:
