@@ -208,6 +208,14 @@ def test_looks_are_one_span_until_there_is_a_gap_or_the_clock_jumps(ledger: Ledg
     ]
 
 
+def test_only_so_many_of_the_newest_spans_are_kept(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("spillway.ledger.scaling.LOOKS_KEPT", 2)
+    moments = [NOW + hours * timedelta(hours=1) for hours in range(4)]
+    for at in moments:
+        ledger.note_watch(at)
+    assert [began for began, _ in ledger.watches()] == moments[2:]
+
+
 def test_runs_that_wait_for_room_are_demand_and_others_are_not(ledger: Ledger) -> None:
     job = job_spec(
         gpus_per_node=8, nodes=2, expected_duration=timedelta(hours=3), finish_within=timedelta(hours=9),
