@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 from dataclasses import replace
 from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
 import pytest
+from sqlalchemy import LargeBinary, type_coerce, update
 
-from spillway.errors import Missing
+from spillway.codec import encode
+from spillway.errors import ConfigError, Missing
 from spillway.ledger import Ledger, ScalingLook
+from spillway.ledger.scaling_tables import scaling_looks
 from spillway.model import Ending, Forecast, PoolTarget, ScalingChange
-from spillway.scaling.presets import PRESETS
+from spillway.runs.shadow_scaling import shadow_scaling
+from spillway.scaling.presets import DEFAULT, PRESETS
 from spillway.scaling.rules import ForecastRule, ScalingRules, WindowRule
 from spillway.testing.elastic import (
     POOL,
@@ -48,7 +54,12 @@ def change(ledger: Ledger, nodes: int, look: ScalingLook, pool: str = "gpu") -> 
 
 
 def moments(ledger: Ledger) -> list[datetime]:
-    return [look.snapshot.taken_at for look in ledger.looks_between(NOW - 100 * DAY, NOW + 100 * DAY)]
+    found = ledger.looks_between(NOW - 100 * DAY, NOW + 100 * DAY)
+    return [look.snapshot.taken_at for look in found if not isinstance(look, ConfigError)]
+
+
+def packed(data: object) -> bytes:
+    return gzip.compress(json.dumps(data).encode())
 
 
 @pytest.mark.parametrize("rules", PRESETS.values(), ids=PRESETS)
@@ -100,6 +111,34 @@ def test_every_change_has_the_look_that_it_was_planned_at_and_two_of_one_look_sh
 def test_a_change_that_nobody_made_was_planned_from_nothing(ledger: Ledger) -> None:
     with pytest.raises(Missing, match=r"change '7' is not in .*; `scale changes --json` tells the numbers"):
         ledger.planned_from(7)
+
+
+@pytest.mark.parametrize(
+    ("stored", "why"),
+    [
+        (packed({**encode(at(NOW)), "moods": []}), "data: ScalingLook: unknown key 'moods'"),
+        (packed(encode(at(NOW)))[:-20], "data: expected compressed JSON, got Compressed file ended"),
+        (packed(encode(at(NOW)))[:5] + bytes(40), "data: expected compressed JSON, got "),
+        (b"half of it", "data: expected compressed JSON, got Not a gzipped file"),
+        (gzip.compress(b"\xff{"), "data: expected compressed JSON, got 'utf-8' codec can't decode"),
+    ],
+    ids=["newer", "truncated", "garbled", "no-gzip", "no-text"],
+)
+def test_a_look_that_cannot_be_read_is_left_out_of_what_is_compared_and_told_of_its_change(
+    ledger: Ledger, stored: bytes, why: str
+) -> None:
+    lost, kept = (change(ledger, 2, at(moment), pool) for moment, pool in ((NOW, "gpu"), (NOW + MINUTE, "other")))
+    with ledger.database.writing() as connection:
+        raw = {type_coerce(scaling_looks.c.look, LargeBinary): stored}
+        connection.execute(update(scaling_looks).where(scaling_looks.c.number == lost.look).values(raw))
+    looks = ledger.looks_between(NOW, NOW + DAY)
+    shadow = shadow_scaling(looks, DEFAULT, since=NOW, until=NOW + DAY)
+    assert (shadow.compared, shadow.not_rebuilt, moments(ledger)) == (1, 1, [NOW + MINUTE])
+    with pytest.raises(ConfigError) as told:
+        ledger.planned_from(lost.number)
+    assert str(told.value).startswith(f"what change {lost.number} was planned from: it cannot be read ({why}")
+    assert "\n" not in str(told.value)
+    assert ledger.planned_from(kept.number) == at(NOW + MINUTE)
 
 
 def test_a_change_that_is_tried_again_stays_with_the_look_that_it_came_from(ledger: Ledger) -> None:

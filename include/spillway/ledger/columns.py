@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import zlib
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
@@ -12,6 +13,7 @@ from sqlalchemy import JSON, DateTime, Dialect, LargeBinary, Numeric, String, Te
 from sqlalchemy.types import TypeEngine
 
 from spillway import codec
+from spillway.errors import ConfigError
 
 
 class Moment(TypeDecorator[datetime]):
@@ -72,7 +74,11 @@ class Value(TypeDecorator[Any]):
 
 
 class Packed(Value):
-    """As ``Value``, compressed: a tenth of it, and nothing that SQL can look into."""
+    """As ``Value``, compressed: a tenth of it, and nothing that SQL can look into.
+
+    One that cannot be read, as it is damaged or of another release, comes back as the ConfigError that says why: the
+    rows beside it can.
+    """
 
     impl = LargeBinary
     cache_ok = True
@@ -82,7 +88,12 @@ class Packed(Value):
         return None if plain is None else gzip.compress(json.dumps(plain, separators=(",", ":")).encode(), mtime=0)
 
     def process_result_value(self, value: Any, dialect: Dialect) -> Any:
-        return None if value is None else super().process_result_value(json.loads(gzip.decompress(value)), dialect)
+        try:
+            return None if value is None else super().process_result_value(json.loads(gzip.decompress(value)), dialect)
+        except ConfigError as problem:
+            return problem
+        except (OSError, EOFError, ValueError, zlib.error) as problem:
+            return ConfigError("data", "", f"expected compressed JSON, got {problem}")
 
 
 class Word(TypeDecorator[Any]):

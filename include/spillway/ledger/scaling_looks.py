@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 
 from sqlalchemy import Connection, delete, func, insert, select
 
-from spillway.errors import Missing
+from spillway.errors import ConfigError, Missing
 from spillway.ledger.connection import Database
 from spillway.ledger.scaling_tables import scaling_changes, scaling_looks
 from spillway.ledger.values import ScalingLook
@@ -42,6 +42,7 @@ class LookStore:
 
         Raises:
             Missing: there is no such change.
+            ConfigError: it is kept, but cannot be read.
         """
         both = scaling_changes.outerjoin(scaling_looks, scaling_looks.c.number == scaling_changes.c.look)
         found = select(scaling_looks.c.look).select_from(both).where(scaling_changes.c.number == change)
@@ -50,11 +51,14 @@ class LookStore:
         if not rows:
             told = "`scale changes --json` tells the numbers of those there are"
             raise Missing("change", str(change), self.database.endpoint, fix=told)
-        look: ScalingLook | None = rows[0].look
+        look: ScalingLook | ConfigError | None = rows[0].look
+        if isinstance(look, ConfigError):
+            why = f"it cannot be read ({look}); it is damaged, or the release that wrote it has to read it"
+            raise ConfigError(f"what change {change} was planned from", "", why)
         return look
 
-    def looks_between(self, since: datetime, until: datetime) -> Iterator[ScalingLook]:
-        """The stored looks from ``since`` and before ``until``, in their order."""
+    def looks_between(self, since: datetime, until: datetime) -> Iterator[ScalingLook | ConfigError]:
+        """The stored looks from ``since`` and before ``until``, in their order; of one that cannot be read why."""
         taken = (scaling_looks.c.taken_at >= since) & (scaling_looks.c.taken_at < until)
         return (row["look"] for row in self.database.read_in_parts(scaling_looks, taken))
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from spillway.codec import encode
 from spillway.demand.render import aligned
+from spillway.errors import ConfigError
 from spillway.errors.counts import counted
 from spillway.ledger import ScalingLook
 from spillway.model import NodePool, PoolTarget
@@ -60,8 +61,8 @@ class NodesDiffer:
 class ScalingShadow:
     """What a candidate came to beside the live rules, of looks from ``since`` and before ``until``.
 
-    ``compared`` is how many looks both planned at. Left out are those ``not_rebuilt``, whose plan does not follow from
-    what is stored of it.
+    ``compared`` is how many looks both planned at. Left out are those ``not_rebuilt``, which cannot be read, or whose
+    plan does not follow from what is stored of it.
     """
 
     since: datetime
@@ -107,7 +108,7 @@ class ScalingShadow:
 
 
 def shadow_scaling(
-    looks: Iterable[ScalingLook], candidate: ScalingRules, *, since: datetime, until: datetime
+    looks: Iterable[ScalingLook | ConfigError], candidate: ScalingRules, *, since: datetime, until: datetime
 ) -> ScalingShadow:
     """Plan at each stored look by the candidate, too; nothing is changed, and nobody is asked.
 
@@ -117,7 +118,7 @@ def shadow_scaling(
     differences: list[NodesDiffer] = []
     compared = not_rebuilt = 0
     for look in looks:
-        if not follows(look):
+        if isinstance(look, ConfigError) or not follows(look):
             not_rebuilt += 1
             continue
         compared += 1
