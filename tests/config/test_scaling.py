@@ -28,7 +28,7 @@ HOUR = timedelta(hours=1)
 
 def test_without_the_block_pools_follow_the_queue_and_no_job_waits_or_goes_back(directory: Path) -> None:
     found = load(directory)
-    assert found.scaling == NOT_SAID == replace(DEFAULT, waiting=None, returning=None)
+    assert found.scaling == NOT_SAID == replace(DEFAULT, forecast=None, waiting=None, returning=None)
     assert found.policy.waiting is None
 
 

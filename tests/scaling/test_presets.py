@@ -9,7 +9,8 @@ from decimal import Decimal
 import pytest
 
 from spillway.migration import MoveFacts
-from spillway.model import Ending
+from spillway.model import Ending, Forecast
+from spillway.scaling.ahead import EVERYWHERE
 from spillway.scaling.packing import FreeNodes
 from spillway.scaling.planner import plan_scaling
 from spillway.scaling.presets import DEFAULT, THRIFTY
@@ -17,7 +18,7 @@ from spillway.scaling.returning import BoughtRun, plan_returns
 from spillway.scaling.rules import ScalingRules
 from spillway.scaling.waiting import hold_until
 from spillway.testing.builders import NOW, job_spec
-from spillway.testing.elastic import MINUTE, POOL, idle_node, pending_job, pool_use, scaling_snapshot
+from spillway.testing.elastic import MINUTE, POOL, idle_node, measured, pending_job, pool_use, scaling_snapshot
 
 SECOND, HOUR, HOME = timedelta(seconds=1), timedelta(hours=1), ("onprem", "a100")
 RUN = BoughtRun(
@@ -68,6 +69,23 @@ def test_no_nodes_are_ordered_for_what_has_room_on_premises_in_seven_and_a_half_
 def test_a_node_that_nobody_needs_leaves_after_two_minutes(rules: ScalingRules, idle: timedelta, nodes: int) -> None:
     [target] = plan_scaling(scaling_snapshot(pool_use(idle_node("a", idle))), {}, rules)
     assert target.nodes == nodes
+
+
+@OURS
+def test_nodes_come_before_what_is_wanted_within_a_quarter_of_an_hour_in_nineteen_of_twenty_cases(
+    rules: ScalingRules,
+) -> None:
+    seen = Forecast(
+        made_at=NOW,
+        step=15 * MINUTE,
+        quantiles=(0.04, 0.05, 0.5),
+        gpus=((17, 26, 50), (100, 110, 120)),
+        model="now",
+        reason="",
+    )
+    snapshot = scaling_snapshot(pool_use(), local=measured(10, 10))
+    [target] = plan_scaling(snapshot, {EVERYWHERE: seen}, rules)
+    assert target.nodes == 2
 
 
 @pytest.mark.parametrize(

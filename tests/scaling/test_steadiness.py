@@ -12,7 +12,7 @@ from spillway.model import Forecast, PendingJob, ScalableNode, ScalingSnapshot, 
 from spillway.scaling.ahead import EVERYWHERE
 from spillway.scaling.planner import plan_scaling
 from spillway.scaling.presets import DEFAULT, PRESETS, S0, S2, THRIFTY
-from spillway.scaling.rules import ForecastRule, ScalingRules
+from spillway.scaling.rules import ScalingRules
 from spillway.testing.builders import NOW
 from spillway.testing.elastic import MINUTE, carried_out, pending_job, pending_jobs, pool_use, scaling_snapshot
 
@@ -98,11 +98,12 @@ FORESEEN = Forecast(
 @pytest.mark.parametrize(
     ("rules", "local_used", "nodes"),
     [
-        (DEFAULT, 100, 11),
-        (DEFAULT, 30, 11),
-        (replace(DEFAULT, forecast=ForecastRule()), 100, 12),
-        (THRIFTY, 100, 11),
-        (THRIFTY, 30, 11),
+        (replace(DEFAULT, forecast=None), 100, 11),
+        (replace(DEFAULT, forecast=None), 30, 11),
+        (DEFAULT, 100, 12),
+        (DEFAULT, 30, 12),
+        (THRIFTY, 100, 12),
+        (THRIFTY, 30, 12),
         (S0, 100, 16),
         (S0, 30, 16),
         (S2, 100, 11),

@@ -37,8 +37,8 @@ BUDGETS = "budgets.yaml"
 SHADOW = "shadow.yaml"
 """The policy that decides beside the one in force and changes nothing, where there is one."""
 
-NOT_SAID = replace(DEFAULT, waiting=None, returning=None)
-"""How pools are scaled where ``policy.yaml`` has no block of it: no job waits for that, and none goes back."""
+NOT_SAID = replace(DEFAULT, forecast=None, waiting=None, returning=None)
+"""How pools are scaled where ``policy.yaml`` has no block of it: by the queue alone; no job waits or goes back."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
