@@ -154,7 +154,7 @@ def _carry_out(
         say(f"{found.told(target)}\n  not done ({change.tries}. try): {problem}")
         tell_refused(services, change, say)
         return change
-    change = dataclasses.replace(change, target=_as_taken(target, stayed))
+    change = dataclasses.replace(change, target=as_taken(target, use, stayed))
     tell_failed(services, use, change, say)
     change = ledger.change_is_asked(change, services.clock())
     kept = "".join(f"\n  {clamp}" for clamp in change.target.clamps if clamp not in target.clamps)
@@ -162,13 +162,17 @@ def _carry_out(
     return change
 
 
-def _as_taken(target: PoolTarget, stayed: Collection[str]) -> PoolTarget:
-    """The target as its provider has taken it: a node to which a pod was bound meanwhile stays, and is used again."""
+def as_taken(target: PoolTarget, use: PoolUse, stayed: Collection[str]) -> PoolTarget:
+    """The target as its provider has taken it: a node to which a pod was bound meanwhile stays, and is used again.
+
+    It is one of the nodes that were asked for, in place of one that is on order, and more of them only where more stay.
+    """
     back = [name for name in target.remove if name in stayed]
-    wanted = [name for name in back if name not in target.replaces]
+    left = {*target.remove, *target.drains} - {*stayed}
+    kept = sum(node.name not in left for node in use.nodes)
     return dataclasses.replace(
         target,
-        nodes=target.nodes + len(wanted),
+        nodes=max(target.nodes, kept) if back else target.nodes,
         remove=tuple(name for name in target.remove if name not in back),
         replaces=tuple(name for name in target.replaces if name not in back),
         clamps=(*target.clamps, *(f"{name} stays for a pod that came meanwhile" for name in back)),

@@ -15,7 +15,8 @@ import pytest
 from spillway.clouds import node_pools
 from spillway.clouds.base import NodePoolScaler
 from spillway.errors import PoolRefused, UnknownName
-from spillway.model import PoolUse, ScalableNode
+from spillway.model import PoolTarget, PoolUse, ScalableNode
+from spillway.runs.scaling import as_taken
 
 POOL = "gpu"
 GPUS = 4
@@ -144,6 +145,16 @@ class NodePoolContract:
         assert waited == [node_pools.SETTLE_SECONDS]
         assert {name: node.pods for name, node in nodes(world).items()} == {late: 1}
         assert not world.cordoned()
+
+    def test_a_node_that_stays_while_others_are_on_order_is_on_record_as_it_was_asked_for(self, world: World) -> None:
+        busy, _ = sorted(nodes(world))
+        world.scaler.set_target(POOL, 4)
+        seen = use(world)
+        world.add_pod(busy)
+        stayed = world.scaler.set_target(POOL, 3, remove=[busy])
+        target = PoolTarget(cluster=seen.cluster, pool=POOL, nodes=3, remove=(busy,))
+        taken = as_taken(target, seen, stayed)
+        assert (stayed, taken.nodes, taken.remove) == ((busy,), use(world).wanted, ())
 
     def test_a_node_that_drains_takes_no_more_pods_and_leaves_when_it_is_empty(self, world: World) -> None:
         busy, idle = sorted(nodes(world))
