@@ -142,6 +142,27 @@ def test_where_a_run_waited_that_cannot_be_seen_any_more_it_holds_nothing_and_is
     assert places(35) == ({elsewhere}, {elsewhere})
 
 
+def test_a_run_that_waits_only_where_nothing_can_be_seen_keeps_its_row_and_holds_nothing(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("spillway.ledger.queueing.PROTECTED", 1)
+    lost = {"onprem": "it gives no answer"}
+    wait(ledger, "r")
+    wait(ledger, "later", at=1, decision=without_room("full", where=ELSEWHERE))
+    ledger.still_waits("r", job_spec(), set(), NOW + 10 * SECOND, unseen=lost)
+    wait(ledger, "r", at=20, decision=replace(without_room(), queues_at=frozenset(), unreachable=lost))
+    assert before(ledger, None, at=25) == ["later"]
+    assert ledger.wanted(NOW + 25 * SECOND).waiting == ((job_spec(), frozenset({("cloud", "h100")})),)
+    [pending, _] = ledger.pending_jobs(NOW + 25 * SECOND)
+    assert (pending.run, pending.since, pending.places) == ("r", NOW, HERE)
+    assert "r" in {record.job for record in ledger.demanding_jobs(NOW, NOW + 25 * SECOND)}
+    still_waits(ledger, "r", HERE, at=30)
+    [queued] = ledger.complete(None, job_spec(), SNAPSHOT, POLICY, NOW + 35 * SECOND).queue
+    assert (queued.run, queued.since, queued.places) == ("r", NOW, HERE)
+    still_waits(ledger, "r", set(), at=40)  # it answers, and the run lacks more than room by now
+    assert [job.run for job in ledger.pending_jobs(NOW + 45 * SECOND)] == ["later"]
+
+
 def test_a_run_that_lacked_more_than_room_at_first_comes_before_later_ones_when_it_lacks_no_more(
     ledger: Ledger,
 ) -> None:

@@ -90,17 +90,17 @@ class QueueStore:
 def note_waiting(
     connection: Connection, run: str, job: JobSpec, places: Places, now: datetime, *, unseen: Collection[str] = ()
 ) -> None:
-    """The run waits for room at these pools; where there are none it waits outside of the queue.
+    """The run waits for room at these pools; where there are none, and were none unseen, it waits outside of the queue.
 
     Args:
         unseen: clusters that gave no answer. It holds no pool of theirs; at which of them it waited before is kept, as
-            no nodes are ordered elsewhere because it cannot be seen whether there is room.
+            no nodes are ordered elsewhere because it cannot be seen whether there is room. So is since when it waits.
     """
     before = _unseen(connection, run, unseen)
     spoken = (waiting.c.run == run) & (waiting.c.seen_at > now - SILENCE)
     since = connection.execute(select(waiting.c.since).where(spoken)).scalar()
     leave_queue(connection, run)
-    if places:
+    if places or before:
         row = {"run": run, "level": job.priority.level, "since": since or now, "seen_at": now}
         connection.execute(insert(waiting).values(row | {"places": _stored(places, before)}))
 
@@ -109,7 +109,7 @@ def _is_noted(connection: Connection, run: str, places: Places, unseen: Places, 
     """Whether the queue says so already, and not too long ago."""
     row = connection.execute(select(waiting.c.places, waiting.c.seen_at).where(waiting.c.run == run)).first()
     if row is None:
-        return not places
+        return not places | unseen
     known, seen_at = row
     return bool(known == _stored(places, unseen) and seen_at > now - RENEWAL)
 
@@ -154,9 +154,10 @@ def read_queue(
     first = or_(waiting.c.level < level, and_(waiting.c.level == level, earlier))
     found = _waiting(now).where(runs.c.run != (run or ""), first)
     found = found.order_by(waiting.c.level, runs.c.created_at, runs.c.run)
-    rows = connection.execute(found.limit(PROTECTED) if rules is None else found).all()
-    wanting = (row for row in rows if rules is None or not _holds(connection, row.run, row.job, rules, now))
-    return tuple(_queued(row.run, row.job, row.since, row.places) for row in islice(wanting, PROTECTED))
+    with connection.execute(found) as rows:  # no more of them than it takes
+        seen = (row for row in rows if _seen(row.places))
+        wanting = (row for row in seen if rules is None or not _holds(connection, row.run, row.job, rules, now))
+        return tuple(_queued(row.run, row.job, row.since, row.places) for row in islice(wanting, PROTECTED))
 
 
 def _holds(connection: Connection, run: str, job: JobSpec, rules: WaitRules, now: datetime) -> bool:
@@ -199,7 +200,7 @@ def fetch_waiting(connection: Connection, now: datetime) -> tuple[tuple[JobSpec,
     A backfill's run that takes what is left over is no demand: nodes would be ordered for it by what is foreseen of it.
     """
     rows = (row for row in connection.execute(_waiting(now)) if orders_nodes(row.job, row.origin))
-    return tuple((row.job, _seen(row.places)) for row in rows)
+    return tuple((row.job, seen) for row in rows if (seen := _seen(row.places)))
 
 
 def _queued(run: str, job: JobSpec, since: datetime, places: list[list[str]]) -> QueuedRun:
