@@ -106,6 +106,18 @@ def test_a_run_that_goes_back_loses_what_its_checkpoint_takes_over_the_line() ->
     ]  # fmt: skip
 
 
+def test_no_run_goes_back_for_money_where_the_price_at_home_is_not_known() -> None:
+    rules = replace(EVENT, returning=ReturnRules(after=HOUR))
+    jobs = [job(timedelta(), 2 * HOUR), job(timedelta(), 10 * HOUR)]
+    unpriced = onprem_cluster(pools=(node_pool(max_nodes=1, prices_per_gpu_hour={}),))
+    assert [place for _, place, _, _ in stays(run(jobs, rules, clusters=(unpriced, cloud())))] == ["cloud/h100"] * 2
+    free = onprem_cluster(pools=(node_pool(max_nodes=1, prices_per_gpu_hour={Billing.OWNED: Decimal(0)}),))
+    assert [place for _, place, _, _ in stays(run(jobs, rules, clusters=(free, cloud())))][1:] == [
+        "cloud/h100",
+        "onprem/a100",
+    ]
+
+
 def test_a_run_that_does_not_commit_within_its_grace_loses_what_it_trained_since_its_last_checkpoint() -> None:
     rules = replace(EVENT, returning=ReturnRules(after=HOUR))
     slow = replace(STANDARD, move=replace(STANDARD.move, flush=3 * MINUTE))

@@ -25,7 +25,7 @@ from spillway.model import Cluster, JobRecord, PlacementPolicy, QuotaShare, Site
 from spillway.replay.bounds import Bounds, fluid_bound, placement_bound
 from spillway.replay.engine import Policy, replay
 from spillway.replay.report import Comparison, compared
-from spillway.replay.world import Conditions, World, usual_price
+from spillway.replay.world import Conditions, World, counted_price
 from spillway.scaling.presets import PRESETS
 
 WHOLE = {"all": QuotaShare(onprem=Decimal(1), cloud=Decimal(1))}
@@ -243,4 +243,4 @@ def local_gpus_of(clusters: Sequence[Cluster]) -> int:
 
 def cloud_price_of(clusters: Sequence[Cluster], jobs: Sequence[JobRecord]) -> Decimal:
     """That of a GPU-hour of the cheapest cloud pool; 0 where there is no cloud."""
-    return min(map(usual_price, World(clusters, jobs[0].submitted_at).cloud), default=Decimal(0))
+    return min(map(counted_price, World(clusters, jobs[0].submitted_at).cloud), default=Decimal(0))

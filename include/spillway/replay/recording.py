@@ -11,7 +11,7 @@ import numpy as np
 from spillway.replay.jobs import Job
 from spillway.replay.metrics import Interruptions, Orders, Place, ReplayResult, Stays
 from spillway.replay.steps import Seconds, Steps
-from spillway.replay.world import World, usual_price
+from spillway.replay.world import World, counted_price
 
 
 class Recording:
@@ -79,7 +79,7 @@ class Recording:
                 Place(
                     name="/".join(pool.key),
                     cloud=pool.bought,
-                    price_per_gpu_hour=usual_price(pool),
+                    price_per_gpu_hour=counted_price(pool),
                 )
                 for pool in world.pools
             ),

@@ -87,9 +87,17 @@ class World:
         return ClusterState(cluster=cluster, nodes=tuple(n for pool in pools for n in pool.states()), pods=pods)
 
 
-def usual_price(pool: Pool) -> Decimal:
-    """That of a GPU-hour: owned on-premises, on-demand in a cloud; else the lowest that is declared."""
-    return pool.declared.prices_per_gpu_hour.get(usual_billing(pool), Decimal(0))
+def usual_price(pool: Pool) -> Decimal | None:
+    """That of a GPU-hour: owned on-premises, on-demand in a cloud; else the lowest that is declared, None without any.
+
+    As live, nothing moves by a price that is not known.
+    """
+    return pool.declared.prices_per_gpu_hour.get(usual_billing(pool))
+
+
+def counted_price(pool: Pool) -> Decimal:
+    """What the cost of a replay counts of it: one that is not declared adds nothing."""
+    return usual_price(pool) or Decimal(0)
 
 
 def usual_billing(pool: Pool) -> Billing:
