@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from spillway.errors.counts import counted
-from spillway.model import ManualOrder, MoveState, OrderKind, Outcome, PoolUse, VerdictKind
+from spillway.model import Attempt, ManualOrder, Move, MoveState, OrderKind, Outcome, PoolUse, VerdictKind
 from spillway.placement.explain import name
 from spillway.runs.scaling_effects import follow_order, order_told, usable_nodes
 from spillway.runs.scaling_orders import pool_named
@@ -51,7 +52,8 @@ def order_outcome(services: Services, order: str, departures: tuple[Departure, .
     has = nodes_of(use)
     there = f", {', '.join(left)} still there" if left else ""
     lines = [f"planned: {counted(known.nodes, 'node')}; now: {has}, {usable_nodes(use)} of them ready{there}"]
-    fates = [_fate(services, departure) for departure in departures]
+    ledger = services.ledger
+    fates = [fate_of(one, ledger.moves(one.run), ledger.attempts(one.run)) for one in departures]
     lines += [line for _, line in fates]
     done = not left and has <= known.nodes
     return OrderOutcome(
@@ -61,14 +63,17 @@ def order_outcome(services: Services, order: str, departures: tuple[Departure, .
     )
 
 
-def _fate(services: Services, departure: Departure) -> tuple[bool, str]:
-    """Whether the run became what was planned, and both in a line."""
-    run, planned = departure.run, departure.fate
-    moves = services.ledger.moves(run)
-    attempts = services.ledger.attempts(run)
+def fate_of(departure: Departure, moves: Sequence[Move], attempts: Sequence[Attempt]) -> tuple[bool, str]:
+    """Whether the run became what was planned, and both in a line; what became of its other attempts is not of it.
+
+    Args:
+        moves: all of the run, oldest first, as ``attempts``.
+    """
+    run, planned, left = departure.run, departure.fate, departure.attempt
+    moves = [move for move in moves if move.attempt == left]
     if moves and moves[-1].state is not MoveState.FAILED:
         seen, fate = f"{moves[-1].state} to {name(moves[-1].target)}", Fate.MOVES
-    elif any(attempt.ending is VerdictKind.DISPLACED for attempt in attempts):
+    elif any(attempt.ending is VerdictKind.DISPLACED for attempt in attempts if attempt.number == left):
         last = attempts[-1]
         goes_on = "waits for a place" if last.outcome is not None else f"goes on at {name(last.candidate)}"
         seen, fate = ("has ended" if last.outcome is Outcome.SUCCEEDED else goes_on), Fate.PAUSES
