@@ -10,6 +10,7 @@ from sqlalchemy import event
 from spillway.errors import ConfigError, Missing, ScalerBusy, TurnLost
 from spillway.ledger import Ledger
 from spillway.ledger.queueing import SILENCE
+from spillway.ledger.scaling import TAKEN_UP
 from spillway.model import (
     Contribution,
     Crossing,
@@ -131,6 +132,26 @@ def test_a_change_that_is_refused_again_and_again_is_one_line(ledger: Ledger) ->
     assert (line.tries, line.problem, line.decided_at) == (3, "quota exceeded", NOW)
     done = ledger.change_is_asked(begin(ledger, a_target()), LATER)
     assert (done.tries, done.problem, done.asked_at) == (4, None, LATER)
+
+
+def test_a_change_that_was_left_open_is_taken_up_soon_and_for_the_same_reasons_and_else_closed(ledger: Ledger) -> None:
+    begin(ledger, a_target())
+    soon, late = NOW + TAKEN_UP, NOW + TAKEN_UP + timedelta(seconds=1)
+    assert (begin(ledger, a_target(), now=soon).tries, len(ledger.scaling_changes())) == (2, 1)
+    after = begin(ledger, a_target(), now=late)
+    by_a_person = Contribution(source=Source.MANUAL, nodes=4, reason="2 beside the 2 of then")
+    asked = begin(ledger, dataclasses.replace(a_target(), contributions=(by_a_person,)), now=late)
+    ledger.change_is_asked(asked, late)
+    broken_off = "broken off: whoever decided it left no answer of its provider"
+    found = [(line.decided_at, line.tries, line.asked_at, line.problem) for line in ledger.scaling_changes()]
+    assert found == [(NOW, 2, None, broken_off), (late, 1, None, broken_off), (late, 1, late, None)]
+    assert ledger.change_is_asked(after, late).problem is None, "who was only held up tells what became of it"
+
+
+def test_a_change_that_is_refused_for_hours_stays_one_line_while_the_same_want_it(ledger: Ledger) -> None:
+    for hour in range(3):
+        ledger.change_failed(begin(ledger, a_target(), now=NOW + timedelta(hours=hour)), "quota exceeded")
+    assert [(line.tries, line.problem) for line in ledger.scaling_changes()] == [(3, "quota exceeded")]
 
 
 def test_a_change_that_names_its_nodes_in_another_order_is_the_same(ledger: Ledger) -> None:

@@ -19,6 +19,8 @@ from spillway.model import ManualOrder, PoolTarget, ScalingChange
 LOOKS_APART = timedelta(minutes=2)
 """Two looks that lie no further apart have nothing unknown between them; the scaler looks every minute."""
 LOOK_LASTS = timedelta(minutes=1)
+TAKEN_UP = timedelta(minutes=5)
+"""So old a change that whoever decided it left open may be to be taken up; what comes later is another one."""
 LOOKS_KEPT = 1000
 """So many spans: one whose looks lie further apart has a span for each."""
 
@@ -74,13 +76,19 @@ class ScalingStore:
         """Put on record what a provider is to be asked for, before it is, and the look that it was planned at.
 
         The last change of the pool that nobody carried out is taken up again where it is the same: one line tells of
-        it, however often it is tried.
+        it, however often it is tried. One that was left open is closed as broken off where it is another one or
+        ``TAKEN_UP`` ago.
         """
         its = (scaling_changes.c.cluster == target.cluster) & (scaling_changes.c.pool == target.pool)
         with self.database.writing() as connection:
             last = next(_changes(connection, _newest_first(1).where(its)), None)
-            if last is not None and last.asked_at is None and last.before == before and _same(last.target, target):
-                return _write(connection, last, tries=last.tries + 1, target=target, actor=actor)
+            if last is not None and last.asked_at is None:
+                left_open = last.problem is None
+                late = left_open and now - last.decided_at > TAKEN_UP
+                if last.before == before and _same(last.target, target) and not late:
+                    return _write(connection, last, tries=last.tries + 1, target=target, actor=actor)
+                if left_open:
+                    _write(connection, last, problem="broken off: whoever decided it left no answer of its provider")
             row = {"cluster": target.cluster, "pool": target.pool, "before": before, "target": target}
             row |= {"decided_at": now, "actor": actor, "tries": 1, "look": store_look(connection, look)}
             made = connection.execute(insert(scaling_changes).values(row))
@@ -221,8 +229,11 @@ def _changes(connection: Connection, found: Select[Any]) -> Iterator[ScalingChan
 
 
 def _same(one: PoolTarget, other: PoolTarget) -> bool:
-    """Whatever the order in which nodes are named: one that is cordoned already is named before the others."""
-    both = [(target.nodes, {*target.remove}, {*target.replaces}) for target in (one, other)]
+    """Wanted by the same, whatever the order in which nodes are named: those cordoned already come first."""
+    both = [
+        (target.nodes, {*target.remove}, {*target.replaces}, {wish.source for wish in target.contributions})
+        for target in (one, other)
+    ]
     return both[0] == both[1]
 
 
