@@ -407,7 +407,7 @@ def test_an_order_that_is_ready_in_time_is_told_beside_its_plan(cloud: Services)
     ("place", "nodes", "message"),
     [
         ("cloud/gpus", 1, "unknown pool that can be scaled 'cloud/gpus'; known: cloud/gpu. Did you mean 'cloud/gpu'?"),
-        ("onprem/gpu", 1, "unknown pool that can be scaled 'onprem/gpu'; known: cloud/gpu"),
+        ("onprem/gpu", 1, "pool 'onprem/gpu' does not get more or fewer nodes: it declares no scaled_by"),
         (
             PLACE,
             3,
