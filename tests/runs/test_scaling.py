@@ -46,10 +46,11 @@ def later(services: Services, ahead: timedelta) -> Services:
 
 @pytest.fixture
 def cloud(installation: Installation) -> Services:
-    """Services that name who acts, and whom to tell; machines boot within a second."""
+    """Services that name who acts, and whom to tell, and look at the queue alone; machines boot within a second."""
     drills.misbehave(installation.sandbox, boot=timedelta(seconds=1))
     services = installation.services()
-    return replace(services, configuration=replace(services.configuration, notices=(OPS,)), actor="a test")
+    declared, rules = services.configuration, replace(services.configuration.scaling, forecast=None)
+    return replace(services, configuration=replace(declared, scaling=rules, notices=(OPS,)), actor="a test")
 
 
 def wait_in_line(services: Services, *runs: str, gpus: int = 4, pools: tuple[str, ...] = ("gpu",)) -> None:
