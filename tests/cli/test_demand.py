@@ -29,6 +29,7 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Installed:
 def test_demand_is_told_with_its_age_and_ends_with_1_where_some_of_it_is_old(
     installed: Installed, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    installed.edit("policy.yaml", lambda policy: policy["scaling"].update(forecast=None))
     assert main(["demand"]) == 1
     assert "never" in capsys.readouterr().out
     pools = tuple(

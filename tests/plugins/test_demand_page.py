@@ -116,6 +116,7 @@ def test_a_cluster_that_fails_is_marked_with_its_age_and_the_cause(installed: In
 def test_what_is_foreseen_or_why_nothing_is_stands_on_the_page_where_the_rules_look_ahead(
     installed: Installed, manager: Reads
 ) -> None:
+    installed.edit("policy.yaml", lambda policy: policy["scaling"].update(forecast=None))
     assert "foreseen" not in get("/demand").text
     assert get("/demand.json").json()["foreseen"] is None
     installed.edit("policy.yaml", lambda policy: policy["scaling"].update(forecast={"quantile": 0.9, "ahead": "15m"}))
