@@ -60,7 +60,8 @@ def write_configuration(settings: SandboxSettings) -> None:
             },
             # A sandbox loses nodes on purpose and nobody wants to wait for it.
             "runs": {"cool_down": "60s", "lease": "60s", "startup_limit": "3m", "node_margin": "5s"},
-            "scaling": {"preset": "default", "queue": {"after": "0s"}, "waiting": None, "returning": None},
+            # Nodes that somebody has watched come are there for a while before they go.
+            "scaling": {"preset": "default", "idle_release": "5m", "waiting": None, "returning": None},
         },
     }
     for name, content in files.items():

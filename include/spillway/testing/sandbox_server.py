@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 import yaml
 
+from spillway.clouds.scalable import IDLE_SINCE
 from spillway.connections import connections_from_file
 from spillway.errors import SpillwayError
 from spillway.model import NodeState
@@ -219,7 +220,10 @@ def _usable_nodes(services: Services, site: str) -> set[str]:
 
 
 def _without_pods(sandbox: SandboxSettings, site: str) -> bool:
-    """Whether no pod of whichever installation is left; those that are there are asked to go."""
+    """Whether no pod of whichever installation is left; those that are there are asked to go.
+
+    Nor does a node keep the mark of since when it idles: to this test it has not.
+    """
     from kubernetes.client import BatchV1Api, CoreV1Api
     from kubernetes.client.exceptions import ApiException
     from kubernetes.config import new_client_from_config
@@ -233,6 +237,9 @@ def _without_pods(sandbox: SandboxSettings, site: str) -> bool:
         left = core.list_namespaced_pod(NAMESPACE).items
         for pod in left:
             core.delete_namespaced_pod(pod.metadata.name, NAMESPACE, grace_period_seconds=1)
+        for node in core.list_node().items:
+            if IDLE_SINCE in (node.metadata.annotations or {}):
+                core.patch_node(node.metadata.name, {"metadata": {"annotations": {IDLE_SINCE: None}}})
     except (ApiException, HTTPError, OSError):
         return False
     return not left
