@@ -66,7 +66,7 @@ def test_whoever_waits_while_another_call_gives_up_says_too_for_how_long_it_has_
             patience._lost.set()  # as another call does
         away()
 
-    with pytest.raises(Unreachable, match=r"; it was waited for ([5-9]|[1-9][0-9]) s"):
+    with pytest.raises(Unreachable, match=r"; it was waited for [5-9] s"):
         patience.run(call)
     with pytest.raises(Unreachable, match=r"Connection refused$"):
         patience.run(away)
