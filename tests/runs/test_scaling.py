@@ -310,14 +310,20 @@ def test_a_pool_that_cannot_be_opened_stops_no_other(cloud: Services, installati
     assert "Connection 'nowhere' is not in" in scaled.problems[0]
 
 
-def test_a_node_that_comes_without_gpus_is_replaced_once_and_told_once(
-    cloud: Services, installation: Installation
-) -> None:
+def ordered_without_gpus(cloud: Services, installation: Installation) -> str:
+    """The name of a node that was ordered, and has come without its GPUs."""
     drills.misbehave(installation.sandbox, without_gpus=True)
     order_more(cloud, PLACE, 1, order="o", by="ann")
     now_scaled(cloud)
     (broken,) = names(cloud) - set(FIRST)
     eventually(lambda: [n.ready_at for n in pool(cloud).nodes if n.name == broken], lambda at: at != [None])
+    return broken
+
+
+def test_a_node_that_comes_without_gpus_is_replaced_once_and_told_once(
+    cloud: Services, installation: Installation
+) -> None:
+    broken = ordered_without_gpus(cloud, installation)
     drills.misbehave(installation.sandbox, without_gpus=False)
     now_scaled(later(cloud, timedelta(seconds=90)))
     past = later(cloud, timedelta(minutes=3))
@@ -346,11 +352,7 @@ def test_by_a_clock_that_jumps_no_node_that_boots_has_failed(
 def test_nodes_that_fail_again_and_again_are_given_back_and_people_are_told_once(
     cloud: Services, installation: Installation
 ) -> None:
-    drills.misbehave(installation.sandbox, without_gpus=True)
-    order_more(cloud, PLACE, 1, order="o", by="ann")
-    now_scaled(cloud)
-    (broken,) = names(cloud) - set(FIRST)
-    eventually(lambda: [n.ready_at for n in pool(cloud).nodes if n.name == broken], lambda at: at != [None])
+    broken = ordered_without_gpus(cloud, installation)
     for number in range(3):
         target = PoolTarget(cluster="cloud", pool="gpu", nodes=3, replaces=(f"gone-{number}",))
         change = cloud.ledger.begin_change(target, before=3, actor="a test", now=cloud.clock(), look=scaling_look())
